@@ -1,0 +1,44 @@
+# The four kinds of target. Sources are listed by hand in each folder's CMakeLists.txt;
+# tests/style/check.py fails when a *_test.cc or *_fuzzer.cc belongs to no target.
+
+# space_library(NAME SOURCES a.cc ... DEPS other_lib ...)  ->  static library space_NAME
+function(space_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(space_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(space_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  target_link_libraries(space_${name} PUBLIC ${ARG_DEPS} Threads::Threads)
+endfunction()
+
+# space_process(space-NAME SOURCES ... DEPS ...)  ->  executable of that name
+function(space_process name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    add_custom_command(TARGET ${name} POST_BUILD COMMAND strip $<TARGET_FILE:${name}>)
+  endif()
+endfunction()
+
+# space_test(NAME SOURCES ... DEPS ...)  ->  one GoogleTest binary per folder, one CTest entry per binary
+function(space_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name}_test ${ARG_SOURCES})
+  target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name}_test)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120)
+endfunction()
+
+# space_fuzzer(NAME SOURCES ... DEPS ...)  ->  libFuzzer binary (preset fuzz). Its committed corpus is
+# tests/fuzz/corpus/NAME/. Without the preset nothing is built.
+function(space_fuzzer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  if(NOT SPACE_FUZZ)
+    return()
+  endif()
+  add_executable(${name}_fuzzer ${ARG_SOURCES})
+  target_link_libraries(${name}_fuzzer PRIVATE ${ARG_DEPS})
+  target_link_options(${name}_fuzzer PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name}_fuzzer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+endfunction()

@@ -1,0 +1,56 @@
+// The private channel's attach handshake (api/channel.md): SYNC, then HTTP/2. Pure parsers; fuzzed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "net/h2_session.h"
+
+namespace space::channel {
+
+inline constexpr std::uint16_t version_min = 1;
+inline constexpr std::uint16_t version_max = 1;
+inline constexpr std::size_t nonce_bytes = 16;
+inline constexpr std::size_t entropy_bytes = 64;
+
+struct Sync {  // host -> guest, fixed size on the wire
+  std::uint16_t version_lowest = version_min;
+  std::uint16_t version_highest = version_max;
+  std::uint64_t epoch = 0;                       // grows with every attach of a sandbox
+  std::array<std::byte, nonce_bytes> nonce{};
+  std::int64_t wall_clock_us = 0;                // since 1970, UTC
+  std::array<std::byte, entropy_bytes> entropy{};
+};
+struct SyncAck {  // guest -> host, fixed size on the wire
+  std::uint16_t version = 0;                     // chosen; 0 = no common version
+  std::array<std::byte, nonce_bytes> nonce{};
+};
+Bytes encode(const Sync& sync);
+Bytes encode(const SyncAck& ack);
+
+// Finds a message in a stream that may start with stale bytes of an earlier session. Feed bytes; a found message
+// consumes the input through its end, the rest stays for the caller (`rest`). Drops at most `stale_limit_bytes`
+// before it fails (Code::exhausted).
+template <class Message>
+class Scanner {
+ public:
+  explicit Scanner(std::size_t stale_limit_bytes = 16 * 1024 * 1024);
+  Result<std::optional<Message>> feed(std::span<const std::byte> bytes);
+  const Bytes& rest() const { return buffer_; }
+ private:
+  Bytes buffer_;
+  std::size_t dropped_ = 0;
+  std::size_t stale_limit_;
+};
+
+// Host: sends SYNC, discards bytes until the guest echoes the nonce, resends SYNC every 250 ms without an echo.
+// Returns the stream positioned at the first byte of the HTTP/2 session.
+Task<Result<StreamPtr>> attach(StreamPtr transport, Sync sync, Deadline deadline);
+
+// Guest: waits for a SYNC on a port, whatever stale bytes come before; answers it. `on_sync` applies clock and
+// entropy before the answer is sent. On an unknown version answers version 0 and fails.
+Task<Result<StreamPtr>> accept(StreamPtr transport, std::function<void(const Sync&)> on_sync);
+
+}  // namespace space::channel

@@ -1,0 +1,67 @@
+// H2Session: one HTTP/2 session (nghttp2) over a Stream, client or server. The same code carries the private
+// channel (sandboxd is the client, the guest daemon the server) and the node session (the node dials, then
+// serves; space-control is the client). Two kinds of streams: small unary calls and CONNECT tunnels.
+//
+// Flow control: a tunnel's receive window is given back only as its reader takes bytes, so a slow consumer slows
+// its producer and nobody else. Limits hold against a hostile peer whichever side it is.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "net/stream.h"
+
+namespace space {
+
+struct H2Limits {
+  std::uint32_t streams_max = 256;               // concurrently open
+  std::uint32_t tunnel_window_bytes = 256 * 1024;
+  std::uint32_t session_window_bytes = 8 * 1024 * 1024;
+  std::size_t call_body_bytes_max = 1024 * 1024;  // request and response bodies of unary calls
+  std::size_t header_bytes_max = 16 * 1024;
+};
+
+struct CallRequest {
+  std::string method = "POST";
+  std::string path;   // "/control/stats"
+  std::string body;   // JSON
+};
+struct CallResponse {
+  int status = 200;
+  std::string body;
+};
+
+// What a server does with the peer's streams. Handlers run on the loop; one coroutine per stream.
+struct H2Handlers {
+  std::function<Task<CallResponse>(CallRequest)> call;
+  // Decides before accepting: an error answers its HTTP status (not_found 404, unavailable 502, …) with the message
+  // as body and no tunnel. On success the returned function runs the tunnel with its stream.
+  using Tunnel = std::function<Task<void>(StreamPtr)>;
+  std::function<Task<Result<Tunnel>>(std::string authority)> connect;
+};
+
+class H2Session : public std::enable_shared_from_this<H2Session> {
+ public:
+  static std::shared_ptr<H2Session> client(StreamPtr transport, H2Limits limits = {});
+  static std::shared_ptr<H2Session> server(StreamPtr transport, H2Handlers handlers, H2Limits limits = {});
+  virtual ~H2Session() = default;
+
+  // Drives the session until the transport ends, the peer misbehaves or close(); then resets every stream.
+  // The error says why; a clean end of the transport is Code::unavailable.
+  virtual Task<Error> run() = 0;
+  virtual void close(std::string reason) noexcept = 0;
+  virtual bool closed() const = 0;
+
+  // Client. Fails with unavailable when the session closes before the answer.
+  virtual Task<Result<CallResponse>> call(CallRequest request, Deadline deadline) = 0;
+  // Client. The tunnel is open when this returns; a refusal carries the peer's status as Code and its message.
+  virtual Task<Result<StreamPtr>> connect(std::string authority, Deadline deadline) = 0;
+  // Client. PING round trip, the floor of every figure.
+  virtual Task<Result<Millis>> ping(Deadline deadline) = 0;
+  virtual std::size_t open_streams() const = 0;
+};
+
+}  // namespace space

@@ -1,0 +1,123 @@
+// HTTP/1.1 over any Stream: a server side and a client side with streaming bodies, for the API edge, the guest
+// daemon's port and the CLI. Parsing is Boost.Beast's (only in http.cc); framing and limits are checked here.
+// A request or response with both Content-Length and Transfer-Encoding, or a folded header, is refused.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "net/stream.h"
+
+namespace space::http {
+
+inline constexpr std::size_t head_limit_bytes = 64 * 1024;
+
+// Field names compare without case; order is kept.
+class Fields {
+ public:
+  void add(std::string_view name, std::string_view value);
+  void set(std::string_view name, std::string_view value);  // replaces all of that name
+  void remove(std::string_view name);
+  std::optional<std::string_view> get(std::string_view name) const;  // the first
+  bool has_token(std::string_view name, std::string_view token) const;  // comma list, no case
+  const std::vector<std::pair<std::string, std::string>>& all() const { return fields_; }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> fields_;
+};
+
+struct RequestHead {
+  std::string method;
+  std::string target;   // as sent, origin form: "/files?path=a%20b"
+  Fields fields;
+  bool keep_alive = true;
+  std::optional<std::uint64_t> content_length;
+  bool chunked = false;
+  bool has_body() const { return chunked || content_length.value_or(0) > 0; }
+  bool wants_upgrade() const { return fields.has_token("Connection", "upgrade"); }
+  std::string_view path() const;   // target up to '?'
+  std::string_view query() const;  // after '?', may be empty
+};
+
+struct ResponseHead {
+  int status = 200;
+  Fields fields;
+  // Framing of the body that follows: a known length, else chunked. 1xx, 204 and 304 have none.
+  std::optional<std::uint64_t> content_length;
+};
+
+// The body of the message whose head was read last.
+class Body {
+ public:
+  virtual ~Body() = default;
+  virtual Task<Result<std::size_t>> read(std::span<std::byte> into) = 0;  // 0 at the end; decoded from chunks
+};
+
+// Whole body, at most `limit_bytes` (more: Code::exhausted).
+Task<Result<std::string>> read_all(Body& body, std::size_t limit_bytes);
+
+// One connection of a server. Loop: read_request, answer, until it returns nullopt.
+class ServerConnection {
+ public:
+  explicit ServerConnection(StreamPtr stream);
+  ~ServerConnection();
+
+  // nullopt: the peer closed between requests. Malformed: Code::invalid_argument (answer 400, then close).
+  Task<Result<std::optional<RequestHead>>> read_request(Deadline idle);
+  Body& body();  // of the request read last; `Expect: 100-continue` is answered on its first read
+
+  Task<Result<void>> respond(ResponseHead head, std::string_view body);         // whole; sets Content-Length
+  Task<Result<void>> start_response(ResponseHead head);                          // then write_body*, end_response
+  Task<Result<void>> write_body(std::span<const std::byte> bytes);               // flushed at once
+  Task<Result<void>> end_response();
+  // The unread rest of the request body is dropped up to 1 MiB to keep the connection; beyond, it is closed.
+  Task<Result<void>> drain_request();
+  // The peer sees a broken connection, never a clean end: for a response that stops half-way.
+  void abort() noexcept;
+  // After an upgrade was answered (101): the raw stream; bytes already read come first. Ends this object's use.
+  StreamPtr release();
+  // Completes when the peer closes or resets while no request body is being read (for cancelling long answers).
+  Task<void> peer_gone();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// One connection of a client; requests one after the other.
+class ClientConnection {
+ public:
+  explicit ClientConnection(StreamPtr stream);
+  ~ClientConnection();
+  struct Response {
+    ResponseHead head;      // content_length as received; without one the body ends by chunks or by close
+    bool keep_alive = false;
+    bool chunked = false;
+  };
+  Task<Result<void>> write_request(const RequestHead& head);                     // framing from its fields
+  Task<Result<void>> write_body(std::span<const std::byte> bytes);               // chunk-encodes when head.chunked
+  Task<Result<void>> end_request();
+  // 1xx except 101 are skipped.
+  Task<Result<Response>> read_response(Deadline deadline);
+  Body& body();
+  StreamPtr release();  // after 101
+  void abort() noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// URL pieces, pure.
+std::optional<std::string> percent_decode(std::string_view text, bool plus_is_space);
+std::string percent_encode(std::string_view text);  // all but unreserved characters
+std::vector<std::pair<std::string, std::string>> parse_query(std::string_view query);  // undecodable pairs dropped
+std::optional<std::string> query_value(std::string_view query, std::string_view name);
+std::string_view reason_phrase(int status);
+
+}  // namespace space::http
