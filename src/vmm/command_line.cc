@@ -1,0 +1,105 @@
+#include "vmm/command_line.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+namespace space::vmm {
+namespace {
+
+// Groups inside QEMU's fd sets, named by /dev/fdset/N.
+constexpr int disk_fdset = 1;
+constexpr int kvm_fdset = 2;
+
+std::string kernel_arguments(const MachineSpec& spec) {
+  // A panic or reboot ends the VM (-no-reboot), so that the cause is seen at once.
+  std::string text = "console=ttyS0 quiet panic=-1 reboot=t pci=off";
+  // Under TCG a busy host makes timer calibration fail or hang: give the frequency, skip the check.
+  if (spec.accelerator == Accelerator::tcg) {
+    text += fmt::format(" no_timer_check tsc=reliable tsc_early_khz={}", spec.tsc_khz);
+  }
+  return text;
+}
+
+class Arguments {
+ public:
+  void add(std::string option) { list_.push_back(std::move(option)); }
+  void add(std::string option, std::string value) {
+    add(std::move(option));
+    add(std::move(value));
+  }
+  std::vector<std::string> take() { return std::move(list_); }
+
+ private:
+  std::vector<std::string> list_;
+};
+
+void add_machine(Arguments& out, const MachineSpec& spec) {
+  out.add("-name", "space");
+  // acpi=on: Debian's kernel finds virtio-mmio devices through ACPI only.
+  out.add("-machine", "microvm,acpi=on,isa-serial=on,memory-backend=ram0,dump-guest-core=off");
+  out.add("-nodefaults");
+  out.add("-no-user-config");
+  out.add("-display", "none");
+  out.add("-no-reboot");
+  out.add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
+  if (spec.accelerator == Accelerator::kvm) {
+    out.add("-add-fd", fmt::format("fd={},set={}", spec.fds.kvm, kvm_fdset));
+    out.add("-accel", fmt::format("kvm,device=/dev/fdset/{}", kvm_fdset));
+    out.add("-cpu", "host");
+  } else {
+    // Without erms and fsrm the guest does not copy by `rep movsb`, which TCG runs byte by byte.
+    out.add("-accel", "tcg,thread=multi,tb-size=32");
+    out.add("-cpu", "max,-erms,-fsrm");
+  }
+  out.add("-smp", fmt::format("{}", spec.vcpus));
+}
+
+void add_memory_and_boot(Arguments& out, const MachineSpec& spec) {
+  out.add("-m", fmt::format("{}M", spec.memory_mib));
+  // A private mapping of a file opened read-only: the guest writes its own copy, never the file.
+  out.add("-object", fmt::format("memory-backend-file,id=ram0,size={}M,mem-path=/proc/self/fd/{},"
+                                 "share=off,readonly=on,rom=off",
+                                 spec.memory_mib, spec.fds.memory_base));
+  out.add("-kernel", fmt::format("/proc/self/fd/{}", spec.fds.kernel));
+  out.add("-initrd", fmt::format("/proc/self/fd/{}", spec.fds.initramfs));
+  out.add("-append", kernel_arguments(spec));
+}
+
+void add_channels(Arguments& out, const InheritedFds& fds) {
+  out.add("-chardev", fmt::format("socket,id=qmp,fd={},server=on,wait=off", fds.qmp));
+  out.add("-mon", "chardev=qmp,mode=control");
+  out.add("-chardev", fmt::format("socket,id=channel,fd={},server=on,wait=off", fds.channel));
+  out.add("-device", "virtio-serial-device,max_ports=2");
+  out.add("-device", "virtserialport,chardev=channel,name=space.0");
+  // The console is a bounded ring that QMP ringbuf-read empties: a guest cannot fill anything with it.
+  out.add("-chardev", "ringbuf,id=console,size=65536");
+  out.add("-serial", "chardev:console");
+}
+
+void add_devices(Arguments& out, const InheritedFds& fds) {
+  out.add("-add-fd", fmt::format("fd={},set={}", fds.disk, disk_fdset));
+  out.add("-blockdev", fmt::format("driver=file,node-name=disk-file,filename=/dev/fdset/{},aio=threads,"
+                                   "locking=off,auto-read-only=off,discard=unmap",
+                                   disk_fdset));
+  out.add("-blockdev", "driver=raw,node-name=disk,file=disk-file,discard=unmap");
+  out.add("-device", "virtio-blk-device,drive=disk");
+  out.add("-netdev", fmt::format("tap,id=net,fd={},vhost=off", fds.tap));
+  out.add("-device", "virtio-net-device,netdev=net,mac=02:53:50:41:43:45");
+  out.add("-object", "rng-builtin,id=rng");
+  out.add("-device", "virtio-rng-device,rng=rng,max-bytes=1024,period=1000");
+}
+
+}  // namespace
+
+std::vector<std::string> command_line(const MachineSpec& spec) {
+  Arguments out;
+  out.add("qemu-system-x86_64");
+  add_machine(out, spec);
+  add_memory_and_boot(out, spec);
+  add_channels(out, spec.fds);
+  add_devices(out, spec.fds);
+  return out.take();
+}
+
+}  // namespace space::vmm

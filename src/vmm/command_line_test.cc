@@ -1,0 +1,100 @@
+#include "vmm/command_line.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace space::vmm {
+namespace {
+
+std::string joined(const MachineSpec& spec) {
+  return fmt::format("{}", fmt::join(command_line(spec), "\n"));
+}
+
+MachineSpec spec_of(Accelerator accelerator) {
+  MachineSpec spec;
+  spec.vcpus = 2;
+  spec.memory_mib = 1024;
+  spec.accelerator = accelerator;
+  spec.tsc_khz = 2596132;
+  spec.fds = {
+      .qmp = 3, .channel = 4, .tap = 5, .disk = 6, .memory_base = 7, .kernel = 8, .initramfs = 9, .kvm = 10};
+  return spec;
+}
+
+// The whole text: a change of the machine is a change of what old checkpoints can be restored on.
+TEST(CommandLine, UnderTcg) {
+  EXPECT_EQ(joined(spec_of(Accelerator::tcg)), R"(qemu-system-x86_64
+-name
+space
+-machine
+microvm,acpi=on,isa-serial=on,memory-backend=ram0,dump-guest-core=off
+-nodefaults
+-no-user-config
+-display
+none
+-no-reboot
+-sandbox
+on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny
+-accel
+tcg,thread=multi,tb-size=32
+-cpu
+max,-erms,-fsrm
+-smp
+2
+-m
+1024M
+-object
+memory-backend-file,id=ram0,size=1024M,mem-path=/proc/self/fd/7,share=off,readonly=on,rom=off
+-kernel
+/proc/self/fd/8
+-initrd
+/proc/self/fd/9
+-append
+console=ttyS0 quiet panic=-1 reboot=t pci=off no_timer_check tsc=reliable tsc_early_khz=2596132
+-chardev
+socket,id=qmp,fd=3,server=on,wait=off
+-mon
+chardev=qmp,mode=control
+-chardev
+socket,id=channel,fd=4,server=on,wait=off
+-device
+virtio-serial-device,max_ports=2
+-device
+virtserialport,chardev=channel,name=space.0
+-chardev
+ringbuf,id=console,size=65536
+-serial
+chardev:console
+-add-fd
+fd=6,set=1
+-blockdev
+driver=file,node-name=disk-file,filename=/dev/fdset/1,aio=threads,locking=off,auto-read-only=off,discard=unmap
+-blockdev
+driver=raw,node-name=disk,file=disk-file,discard=unmap
+-device
+virtio-blk-device,drive=disk
+-netdev
+tap,id=net,fd=5,vhost=off
+-device
+virtio-net-device,netdev=net,mac=02:53:50:41:43:45
+-object
+rng-builtin,id=rng
+-device
+virtio-rng-device,rng=rng,max-bytes=1024,period=1000)");
+}
+
+TEST(CommandLine, UnderKvmDiffersInAcceleratorCpuAndTimerOnly) {
+  std::string expected = joined(spec_of(Accelerator::tcg));
+  const auto replace = [&](std::string_view from, std::string_view to) {
+    const auto at = expected.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    expected.replace(at, from.size(), to);
+  };
+  replace("-accel\ntcg,thread=multi,tb-size=32\n-cpu\nmax,-erms,-fsrm\n",
+          "-add-fd\nfd=10,set=2\n-accel\nkvm,device=/dev/fdset/2\n-cpu\nhost\n");
+  replace(" no_timer_check tsc=reliable tsc_early_khz=2596132", "");
+  EXPECT_EQ(joined(spec_of(Accelerator::kvm)), expected);
+}
+
+}  // namespace
+}  // namespace space::vmm
