@@ -1,0 +1,46 @@
+#include "core/reconcile.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace space {
+namespace {
+
+struct Verdict {
+  Remedy remedy;
+  std::string_view cause;
+};
+
+std::optional<Verdict> judge(const Recorded& recorded, const Holdings& held) {
+  if (is_deletion(recorded.wanted) || is_end(recorded.state)) return Verdict{Remedy::finish_deletion, {}};
+  // Without the caller's token, which is never written down, a half-built sandbox cannot be completed.
+  if (half_built(recorded.state))
+    return Verdict{Remedy::mark_failed,
+                   "the sandbox manager was restarted while the sandbox was being started"};
+  if (expects_vmm(recorded.state)) {
+    if (held.vmm) return Verdict{Remedy::adopt, {}};
+    return Verdict{Remedy::mark_failed, "its VMM ended while the sandbox manager was not running"};
+  }
+  if (is_failed(recorded.state) && held.any()) return Verdict{Remedy::remove_leftovers, {}};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Action> reconcile(const std::map<std::string, Recorded>& journal,
+                              const std::map<std::string, Holdings>& kernel) {
+  std::vector<Action> actions;
+  std::map<std::string, Holdings> orphans = kernel;
+  for (const auto& [id, recorded] : journal) {
+    const auto held = kernel.find(id);
+    orphans.erase(id);
+    if (auto verdict = judge(recorded, held == kernel.end() ? Holdings{} : held->second))
+      actions.push_back({id, verdict->remedy, verdict->cause});
+  }
+  for (const auto& [id, held] : orphans)
+    if (held.any()) actions.push_back({id, Remedy::remove_orphan, {}});
+  std::ranges::sort(actions, {}, &Action::id);
+  return actions;
+}
+
+}  // namespace space

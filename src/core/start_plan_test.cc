@@ -1,0 +1,65 @@
+#include "core/start_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/shape.h"
+
+namespace space {
+namespace {
+
+std::size_t position(const StartPlan& plan, std::string_view name) {
+  const auto step = std::ranges::find(plan, name, [](const Step& s) { return name_of(s.effect); });
+  EXPECT_NE(step, plan.end()) << name;
+  return static_cast<std::size_t>(step - plan.begin());
+}
+
+TEST(StartPlan, CarriesTheSpec) {
+  const StartPlan plan = plan_cold_start({"7f", {2, 1024, 8192}, MachineAccelerator::kvm});
+  const auto& disk = std::get<effect::CreateDisk>(plan[position(plan, "create disk")].effect);
+  EXPECT_EQ(disk.template_digest, "7f");
+  EXPECT_EQ(disk.disk_mib, 8192);
+  const auto& vmm = std::get<effect::LaunchVmm>(plan[position(plan, "launch VMM")].effect);
+  EXPECT_EQ(vmm.vcpus, 2);
+  EXPECT_EQ(vmm.memory_mib, 1024);
+  EXPECT_EQ(vmm.accelerator, MachineAccelerator::kvm);
+}
+
+TEST(StartPlan, WhatTheVmmNeedsComesBeforeIt) {
+  const StartPlan plan = plan_cold_start({});
+  const std::size_t vmm = position(plan, "launch VMM");
+  for (const auto* before : {"create disk", "create network slot", "open sockets"})
+    EXPECT_LT(position(plan, before), vmm);
+  EXPECT_LT(position(plan, "attach channel"), position(plan, "set identity"));
+  EXPECT_EQ(position(plan, "initialise guest"), plan.size() - 1);  // its answer is what a create waits for
+}
+
+TEST(StartPlan, EveryStepIsBounded) {
+  for (const Step& step : plan_cold_start({})) EXPECT_GT(step.limit, Millis(0)) << name_of(step.effect);
+}
+
+TEST(StartPlan, EverythingIsUndoneOnceInReverse) {
+  std::vector<Undo> expected;
+  for (const Step& step : plan_cold_start({}))
+    if (step.undo != Undo::none) expected.insert(expected.begin(), step.undo);
+  EXPECT_EQ(undo_everything(), expected);
+  EXPECT_EQ(std::set(expected.begin(), expected.end()).size(), expected.size());
+}
+
+TEST(Shape, BoundsAreInclusive) {
+  EXPECT_TRUE(check_shape({1, 128, 512}));
+  EXPECT_TRUE(check_shape({32, 65536, 1024 * 1024}));
+  for (const Shape& wrong :
+       {Shape{0, 512, 4096}, Shape{33, 512, 4096}, Shape{1, 127, 4096}, Shape{1, 65537, 4096},
+        Shape{1, 512, 511}, Shape{1, 512, 1024 * 1024 + 1}, Shape{-1, 512, 4096}}) {
+    const auto checked = check_shape(wrong);
+    ASSERT_FALSE(checked);
+    EXPECT_EQ(checked.error().code, Code::invalid_argument);
+  }
+  EXPECT_EQ(check_shape({1, 127, 4096}).error().message, "memory_mib must be between 128 and 65536, not 127");
+}
+
+}  // namespace
+}  // namespace space
