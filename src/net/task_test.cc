@@ -1,0 +1,5 @@
+#include "net/task.h"
+
+#include <gtest/gtest.h>
+
+TEST(Task, Placeholder) { SUCCEED(); }
