@@ -2,7 +2,6 @@
 
 #include <boost/asio/execution/context.hpp>
 #include <boost/asio/query.hpp>
-
 #include <cstdlib>
 #include <string>
 
@@ -60,17 +59,20 @@ Task<void> sleep_until(Deadline deadline) {
   co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
 }
 
-Task<void> sleep_for(Millis duration) { return sleep_until(Deadline::after(duration)); }
+Task<void> sleep_for(Millis duration) {
+  return sleep_until(Deadline::after(duration));
+}
 
 // Neither wait touches the event after it was woken: notifying and then destroying the event is allowed.
-Task<void> Event::wait() { co_await timer_.async_wait(asio::as_tuple(asio::use_awaitable)); }
+Task<void> Event::wait() {
+  co_await timer_.async_wait(asio::as_tuple(asio::use_awaitable));
+}
 
 Task<bool> Event::wait(Deadline deadline) {
   asio::steady_timer limit(timer_.get_executor(), deadline.when());
-  auto [order, notified, expired] =
-      co_await asio::experimental::make_parallel_group(timer_.async_wait(asio::deferred),
-                                                       limit.async_wait(asio::deferred))
-          .async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
+  auto [order, notified, expired] = co_await asio::experimental::make_parallel_group(
+                                        timer_.async_wait(asio::deferred), limit.async_wait(asio::deferred))
+                                        .async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
   co_return order[0] == 0;
 }
 

@@ -10,7 +10,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
-
 #include <exception>
 #include <optional>
 #include <type_traits>
@@ -41,7 +40,8 @@ Task<Result<T>> with_deadline(Task<Result<T>> task, Deadline deadline, std::stri
           timer.async_wait(asio::deferred))
           .async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
   const bool late = !timer_error && order[0] == 1;
-  if (result && (*result || !late)) co_return *std::move(result);  // a success that crossed the deadline counts
+  if (result && (*result || !late))
+    co_return *std::move(result);  // a success that crossed the deadline counts
   if (late) co_return fail(Code::deadline, "{} took longer than {} ms", what, budget.count());
   std::rethrow_exception(failure);  // cancelled from outside: unwind further
 }
