@@ -1,6 +1,22 @@
 # The four kinds of target. Sources are listed by hand in each folder's CMakeLists.txt;
 # tests/style/check.py fails when a *_test.cc or *_fuzzer.cc belongs to no target.
 
+# Asio, Boost.JSON and the standard headers cost seconds a file: compiled once, reused by every target that
+# links space_net and has the same flags (not by the guest daemon, which is optimised for size).
+function(space_use_pch target)
+  if(NOT TARGET space_pch)
+    file(WRITE ${CMAKE_BINARY_DIR}/pch.cc "")
+    add_library(space_pch OBJECT ${CMAKE_BINARY_DIR}/pch.cc)
+    target_compile_definitions(space_pch PRIVATE BOOST_ASIO_SEPARATE_COMPILATION)
+    target_precompile_headers(space_pch PRIVATE
+      <algorithm> <chrono> <functional> <map> <memory> <optional> <span> <string> <string_view> <vector>
+      <boost/asio/awaitable.hpp> <boost/asio/co_spawn.hpp> <boost/asio/io_context.hpp> <boost/asio/steady_timer.hpp>
+      <boost/asio/as_tuple.hpp> <boost/asio/use_awaitable.hpp> <boost/asio/posix/stream_descriptor.hpp>
+      <boost/json/array.hpp> <boost/json/object.hpp> <boost/json/value.hpp> <fmt/core.h> <expected>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM space_pch)
+endfunction()
+
 # space_library(NAME SOURCES a.cc ... DEPS other_lib ...)  ->  static library space_NAME
 function(space_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})

@@ -1,0 +1,35 @@
+#include "cli/config_file.h"
+
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+#include "base/fd.h"
+
+namespace space::cli {
+
+Result<ConfigFile> read_config_file(const std::string& path) {
+  const auto text = read_file(path, 1024 * 1024);
+  if (!text && text.error().code == Code::not_found) return ConfigFile{};
+  if (!text) return std::unexpected(text.error());
+  const toml::parse_result parsed = toml::parse(*text, path);
+  if (!parsed)
+    return fail(Code::invalid_argument, "{} line {}: {}", path, parsed.error().source().begin.line,
+                parsed.error().description());
+  ConfigFile config;
+  for (const auto& [key, node] : parsed.table()) {
+    std::string* target = key == "state"    ? &config.state
+                          : key == "run"    ? &config.run
+                          : key == "listen" ? &config.listen
+                                            : nullptr;
+    if (target == nullptr)
+      return fail(Code::invalid_argument, "{} line {}: unknown setting '{}' (known: state, run, listen)",
+                  path, node.source().begin.line, key.str());
+    if (!node.is_string())
+      return fail(Code::invalid_argument, "{} line {}: '{}' must be a string", path, node.source().begin.line,
+                  key.str());
+    *target = node.as_string()->get();
+  }
+  return config;
+}
+
+}  // namespace space::cli

@@ -1,0 +1,62 @@
+// What the command line said, one struct per command. Filled by main.cc (the only file that knows CLI11).
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace space::cli {
+
+struct CommonOptions {
+  std::string api_url;
+  std::string api_key;
+  bool json = false;
+};
+
+struct Directories {
+  std::string state = "/var/lib/space";
+  std::string run = "/run/space";
+};
+
+struct UpOptions {
+  Directories directories;
+  std::string listen = "127.0.0.1:3000";
+  std::string config = "/etc/space/space.toml";
+  bool detach = false;
+};
+
+struct DownOptions {
+  Directories directories;
+  bool all = false;
+};
+
+struct CreateOptions {
+  std::string template_name = "base";
+  int timeout_seconds = 3600;
+  std::map<std::string, std::string> metadata;
+  std::map<std::string, std::string> env;
+};
+
+struct ExecOptions {
+  std::string sandbox;
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> env;
+  std::string cwd;
+  std::string user;
+  bool terminal = false;
+  int timeout_seconds = 0;
+};
+
+struct RunOptions {
+  CreateOptions create;
+  ExecOptions exec;
+  bool keep = false;
+};
+
+struct TemplateBuildOptions {
+  Directories directories;
+  std::string name = "base";
+  std::string recipe;
+};
+
+}  // namespace space::cli
