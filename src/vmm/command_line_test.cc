@@ -27,7 +27,7 @@ TEST(CommandLine, UnderTcg) {
 -name
 space
 -machine
-microvm,acpi=on,isa-serial=on,memory-backend=ram0,dump-guest-core=off
+microvm,acpi=on,isa-serial=on,rtc=on,pic=off,pit=off,memory-backend=ram0,mem-merge=off,dump-guest-core=off
 -nodefaults
 -no-user-config
 -display
@@ -50,7 +50,7 @@ memory-backend-file,id=ram0,size=1024M,mem-path=/proc/self/fd/7,share=off,readon
 -initrd
 /proc/self/fd/9
 -append
-console=ttyS0 quiet panic=-1 reboot=t pci=off no_timer_check tsc=reliable tsc_early_khz=2596132
+console=ttyS0 quiet panic=-1 reboot=t pci=off cryptomgr.notests no_timer_check tsc=reliable tsc_early_khz=2596132
 -chardev
 socket,id=qmp,fd=3,server=on,wait=off
 -mon
