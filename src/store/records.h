@@ -1,0 +1,94 @@
+// The rows of the control plane's database, as values. Times are UTC milliseconds.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/lifecycle.h"
+#include "core/shape.h"
+
+namespace space::store {
+
+// A tenant. Everything below belongs to one, but templates of the operator, which all may use.
+struct Team {
+  std::string id;
+  std::string name;  // one word of [a-z0-9-]; the prefix in "team/template"
+};
+
+// The key itself is never stored: 160 random bits need no salt, its SHA-256 is enough to recognise it.
+struct ApiKey {
+  std::string sha256_hex;
+  std::string team;
+  std::string name;
+  Wall created_at{};
+};
+
+// A name that clients use, and the digest it stands for today.
+struct Template {
+  std::string id;    // stays the same when the name gets a new digest
+  std::string name;  // unique
+  std::string digest;
+  Shape shape;  // default of sandboxes made from it
+  std::string default_user;
+  std::string default_workdir;
+  Wall updated_at{};
+};
+
+// What the creator chose and reads back, unchanged for the sandbox's life. Environment variables are not
+// among it: they may hold secrets, go to the node and nowhere else.
+struct SandboxOptions {
+  std::map<std::string, std::string> metadata;
+  std::optional<bool> allow_internet_access;
+  std::string network;  // JSON object as given, "" when none
+  bool allow_public_traffic = true;
+  std::string mask_request_host;  // "" = the client's Host
+};
+
+struct Sandbox {
+  std::string id;
+  std::string team;
+  State state = State::creating;
+  Wanted wanted = Wanted::running;
+  std::int64_t generation = 1;  // grows with every change of what is wanted
+  std::string template_id;
+  std::string template_name;
+  std::string template_digest;
+  Shape shape;
+  SandboxOptions options;
+  std::string access_token;    // X-Access-Token of its daemon; "" = open
+  std::string traffic_token;   // for its other ports; "" = public
+  std::int64_t timeout_s = 0;  // of its creation
+  Wall started_at{};           // of the last start; until the first one, of the request
+  Wall end_at{};
+  std::optional<Wall> ended_at;  // set once it is over: then the row is a tombstone and never changes
+  std::string reason;            // why it is over, or will be
+};
+
+enum class Order : unsigned char { oldest_first, newest_first };
+
+// Position in a listing: the sandbox shown last.
+struct ListPosition {
+  Wall started_at{};
+  std::string id;
+};
+
+struct SandboxQuery {
+  std::string team;
+  std::vector<State> states;                    // any of them
+  std::map<std::string, std::string> metadata;  // all of them, exactly
+  std::optional<Wall> started_after;            // inclusive
+  std::string template_id_or_name;              // "" = any
+  Order order = Order::newest_first;
+  std::size_t limit = 100;
+  std::optional<ListPosition> after;
+};
+
+struct SandboxPage {
+  std::vector<Sandbox> sandboxes;
+  bool more = false;
+};
+
+}  // namespace space::store

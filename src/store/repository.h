@@ -1,0 +1,54 @@
+// Repository: what the control plane remembers. One interface; every implementation passes
+// repository_contract.h.
+//
+// A change is durable when its call returns. Changes to one sandbox take effect in the order of the calls,
+// and a caller resumes in that order too, so a copy kept in memory is never older than the row. Errors:
+// not_found and conflict as said below; anything else is the database's trouble (unavailable, exhausted,
+// internal).
+#pragma once
+
+#include "net/task.h"
+#include "store/records.h"
+
+namespace space::store {
+
+class Repository {
+ public:
+  virtual ~Repository() = default;
+
+  // conflict: the id or name is taken.
+  virtual Task<Result<void>> add_team(Team team) = 0;
+  // The same key twice is fine; not_found: no such team.
+  virtual Task<Result<void>> add_api_key(ApiKey key) = 0;
+  virtual Task<Result<bool>> has_api_keys() = 0;
+  virtual Task<Result<std::optional<Team>>> team_of_key(std::string sha256_hex) = 0;
+
+  // Inserts, or gives the name its new digest, shape and defaults; answers the row with its lasting id.
+  virtual Task<Result<Template>> put_template(Template row) = 0;
+  virtual Task<Result<std::optional<Template>>> find_template(std::string id_or_name) = 0;
+  virtual Task<Result<std::vector<Template>>> list_templates() = 0;
+  // Answers the row that was there, or nothing.
+  virtual Task<Result<std::optional<Template>>> remove_template(std::string id_or_name) = 0;
+
+  // conflict: the id is taken.
+  virtual Task<Result<void>> add_sandbox(Sandbox row) = 0;
+  virtual Task<Result<std::optional<Sandbox>>> find_sandbox(std::string id) = 0;
+  // Pages through the sandboxes of a team that are not over and not on their way out.
+  virtual Task<Result<SandboxPage>> list_sandboxes(SandboxQuery query) = 0;
+  // The same selection without its page.
+  virtual Task<Result<std::int64_t>> count_sandboxes(SandboxQuery query) = 0;
+  // Everything that is not over, of all teams: what a starting control plane takes over.
+  virtual Task<Result<std::vector<Sandbox>>> unfinished_sandboxes() = 0;
+
+  // The four changes of a sandbox; each answers the row as it is now.
+  // conflict: it is over or meant to be.
+  virtual Task<Result<Sandbox>> mark_running(std::string id, Wall started_at, Wall end_at) = 0;
+  virtual Task<Result<Sandbox>> set_end(std::string id, Wall end_at) = 0;
+  // Wins over everything; conflict when it is over or wanted deleted already.
+  virtual Task<Result<Sandbox>> want_deleted(std::string id, std::string reason) = 0;
+  // Makes the tombstone. Repeating it changes nothing: the first reason stays, and one given by want_deleted
+  // too.
+  virtual Task<Result<Sandbox>> finish(std::string id, State state, std::string reason, Wall at) = 0;
+};
+
+}  // namespace space::store

@@ -1,0 +1,313 @@
+// What every Repository promises. An implementation joins by one line at the end of this file.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+#include <filesystem>
+
+#include "store/sqlite_repository.h"
+
+namespace space::store {
+namespace {
+
+// Makes repositories over storage that outlives them, so that `open` twice is a restart.
+class Storage {
+ public:
+  virtual ~Storage() = default;
+  virtual Result<std::unique_ptr<Repository>> open() = 0;
+};
+
+class SqliteStorage final : public Storage {
+ public:
+  SqliteStorage() {
+    char pattern[] = "/tmp/space-store-XXXXXX";
+    folder_ = mkdtemp(pattern);
+  }
+  ~SqliteStorage() override { std::filesystem::remove_all(folder_); }
+  Result<std::unique_ptr<Repository>> open() override {
+    return open_sqlite_repository(folder_ + "/control.db");
+  }
+
+ private:
+  std::string folder_;
+};
+
+struct Implementation {
+  const char* name;
+  std::unique_ptr<Storage> (*make)();
+};
+
+constexpr Wall at(std::int64_t seconds) {
+  return Wall(std::chrono::seconds(1'700'000'000 + seconds));
+}
+
+class RepositoryContract : public testing::TestWithParam<Implementation> {
+ protected:
+  void SetUp() override {
+    reopen();
+    ASSERT_TRUE(run(repository_->add_team({"t1", "default"})));
+    ASSERT_TRUE(run(repository_->add_team({"t2", "other"})));
+  }
+
+  void reopen() {
+    repository_.reset();
+    auto opened = storage_->open();
+    ASSERT_TRUE(opened) << opened.error().message;
+    repository_ = *std::move(opened);
+  }
+
+  template <class T>
+  T run(Task<T> task) {
+    auto future = boost::asio::co_spawn(loop_, std::move(task), boost::asio::use_future);
+    loop_.restart();
+    loop_.run();
+    return future.get();
+  }
+
+  static Sandbox sandbox(const std::string& id, const std::string& team = "t1", int started_s = 0) {
+    Sandbox row;
+    row.id = id;
+    row.team = team;
+    row.template_id = "tid";
+    row.template_name = "base";
+    row.template_digest = std::string(64, 'a');
+    row.access_token = "token of " + id;
+    row.timeout_s = 300;
+    row.started_at = at(started_s);
+    row.end_at = at(started_s + 300);
+    return row;
+  }
+
+  Sandbox add(Sandbox row) {
+    EXPECT_TRUE(run(repository_->add_sandbox(row)));
+    return row;
+  }
+
+  std::vector<std::string> ids(SandboxQuery query) {
+    std::vector<std::string> found;
+    auto page = run(repository_->list_sandboxes(std::move(query)));
+    EXPECT_TRUE(page) << page.error().message;
+    for (const Sandbox& row : page->sandboxes) found.push_back(row.id);
+    return found;
+  }
+
+  static SandboxQuery query() {
+    SandboxQuery q;
+    q.team = "t1";
+    q.states = {State::creating, State::running};
+    return q;
+  }
+
+  boost::asio::io_context loop_{1};
+  std::unique_ptr<Storage> storage_ = GetParam().make();
+  std::unique_ptr<Repository> repository_;
+};
+
+using Ids = std::vector<std::string>;
+
+TEST_P(RepositoryContract, TeamsAreUnique) {
+  EXPECT_EQ(run(repository_->add_team({"t1", "third"})).error().code, Code::conflict);
+  EXPECT_EQ(run(repository_->add_team({"t3", "default"})).error().code, Code::conflict);
+}
+
+TEST_P(RepositoryContract, AKeyLeadsToItsTeam) {
+  EXPECT_FALSE(*run(repository_->has_api_keys()));
+  const ApiKey key{std::string(64, 'b'), "t2", "first", at(0)};
+  ASSERT_TRUE(run(repository_->add_api_key(key)));
+  ASSERT_TRUE(run(repository_->add_api_key(key)));
+  reopen();
+  EXPECT_TRUE(*run(repository_->has_api_keys()));
+  EXPECT_EQ((*run(repository_->team_of_key(key.sha256_hex)))->name, "other");
+  EXPECT_FALSE(run(repository_->team_of_key(std::string(64, 'c')))->has_value());
+  EXPECT_EQ(run(repository_->add_api_key({std::string(64, 'd'), "nobody", "", at(0)})).error().code,
+            Code::not_found);
+}
+
+TEST_P(RepositoryContract, ATemplateKeepsItsIdWhenItsDigestChanges) {
+  Template base{"id1", "base", std::string(64, 'a'), {1, 512, 4096}, "user", "/home/user", at(0)};
+  ASSERT_TRUE(run(repository_->put_template(base)));
+  base.id = "id2";
+  base.digest = std::string(64, 'b');
+  base.shape.memory_mib = 1024;
+  const auto stored = run(repository_->put_template(base));
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(stored->id, "id1");
+  reopen();
+  for (const char* key : {"id1", "base"}) {
+    const auto found = run(repository_->find_template(key));
+    ASSERT_TRUE(found && *found) << key;
+    EXPECT_EQ((*found)->digest, std::string(64, 'b'));
+    EXPECT_EQ((*found)->shape.memory_mib, 1024);
+    EXPECT_EQ((*found)->default_workdir, "/home/user");
+  }
+  EXPECT_EQ(run(repository_->list_templates())->size(), 1U);
+  EXPECT_EQ((*run(repository_->remove_template("base")))->id, "id1");
+  EXPECT_FALSE(run(repository_->remove_template("base"))->has_value());
+  EXPECT_FALSE(run(repository_->find_template("id1"))->has_value());
+}
+
+TEST_P(RepositoryContract, ASandboxIsReadBackWhole) {
+  Sandbox row = sandbox("i1");
+  row.options.metadata = {{"a", "b c"}, {"quote\"'", "\n\u00e9"}};
+  row.options.allow_internet_access = false;
+  row.options.network = R"({"denyOut":["0.0.0.0/0"]})";
+  row.options.allow_public_traffic = false;
+  row.options.mask_request_host = "localhost:${PORT}";
+  row.traffic_token = "traffic";
+  row.shape = {2, 1024, 8192};
+  add(row);
+  reopen();
+  const auto found = run(repository_->find_sandbox("i1"));
+  ASSERT_TRUE(found && *found);
+  const Sandbox& read = **found;
+  EXPECT_EQ(read.team, "t1");
+  EXPECT_EQ(read.state, State::creating);
+  EXPECT_EQ(read.wanted, Wanted::running);
+  EXPECT_EQ(read.shape, row.shape);
+  EXPECT_EQ(read.options.metadata, row.options.metadata);
+  EXPECT_EQ(read.options.allow_internet_access, false);
+  EXPECT_EQ(read.options.network, row.options.network);
+  EXPECT_FALSE(read.options.allow_public_traffic);
+  EXPECT_EQ(read.options.mask_request_host, row.options.mask_request_host);
+  EXPECT_EQ(read.access_token, row.access_token);
+  EXPECT_EQ(read.traffic_token, "traffic");
+  EXPECT_EQ(read.started_at, row.started_at);
+  EXPECT_EQ(read.end_at, row.end_at);
+  EXPECT_FALSE(read.ended_at);
+  EXPECT_FALSE(run(repository_->find_sandbox("i2"))->has_value());
+  EXPECT_EQ(run(repository_->add_sandbox(row)).error().code, Code::conflict);
+}
+
+TEST_P(RepositoryContract, RunningKeepsItsTimes) {
+  add(sandbox("i1"));
+  const auto running = run(repository_->mark_running("i1", at(10), at(310)));
+  ASSERT_TRUE(running);
+  EXPECT_EQ(running->state, State::running);
+  EXPECT_EQ(running->started_at, at(10));
+  EXPECT_EQ(run(repository_->set_end("i1", at(99)))->end_at, at(99));
+  EXPECT_EQ(run(repository_->set_end("i2", at(99))).error().code, Code::not_found);
+}
+
+TEST_P(RepositoryContract, DeleteWins) {
+  add(sandbox("i1"));
+  const auto wanted = run(repository_->want_deleted("i1", "killed by request"));
+  ASSERT_TRUE(wanted);
+  EXPECT_TRUE(is_deletion(wanted->wanted));
+  EXPECT_EQ(wanted->generation, 2);
+  EXPECT_EQ(run(repository_->mark_running("i1", at(1), at(2))).error().code, Code::conflict);
+  EXPECT_EQ(run(repository_->set_end("i1", at(99))).error().code, Code::conflict);
+  EXPECT_EQ(run(repository_->want_deleted("i1", "again")).error().code, Code::conflict);
+  EXPECT_EQ(ids(query()), Ids{});
+  EXPECT_EQ(run(repository_->unfinished_sandboxes())->size(), 1U);
+}
+
+TEST_P(RepositoryContract, ATombstoneNeverChanges) {
+  add(sandbox("i1"));
+  add(sandbox("i2"));
+  ASSERT_TRUE(run(repository_->want_deleted("i1", "killed by request")));
+  ASSERT_TRUE(run(repository_->finish("i1", State::deleted, "", at(5))));
+  ASSERT_TRUE(run(repository_->finish("i2", State::failed, "out of memory", at(6))));
+  ASSERT_TRUE(run(repository_->finish("i2", State::deleted, "later", at(7))));
+  reopen();
+  const auto first = *run(repository_->find_sandbox("i1"));
+  EXPECT_EQ(first->reason, "killed by request");
+  EXPECT_EQ(first->ended_at, at(5));
+  const auto second = *run(repository_->find_sandbox("i2"));
+  EXPECT_EQ(second->state, State::failed);
+  EXPECT_EQ(second->reason, "out of memory");
+  EXPECT_EQ(second->ended_at, at(6));
+  EXPECT_EQ(run(repository_->want_deleted("i2", "x")).error().code, Code::conflict);
+  EXPECT_TRUE(run(repository_->unfinished_sandboxes())->empty());
+  EXPECT_EQ(run(repository_->finish("i3", State::failed, "", at(1))).error().code, Code::not_found);
+}
+
+TEST_P(RepositoryContract, ListsByEveryFilter) {
+  Sandbox one = sandbox("i1", "t1", 1);
+  one.options.metadata = {{"a", "1"}, {"b", "2"}};
+  Sandbox two = sandbox("i2", "t1", 2);
+  two.options.metadata = {{"a", "1"}};
+  two.template_name = "other";
+  add(one);
+  add(two);
+  add(sandbox("i3", "t2", 3));
+  ASSERT_TRUE(run(repository_->mark_running("i2", at(2), at(9))));
+
+  EXPECT_EQ(ids(query()), (Ids{"i2", "i1"}));
+  auto q = query();
+  q.order = Order::oldest_first;
+  EXPECT_EQ(ids(q), (Ids{"i1", "i2"}));
+  q = query();
+  q.metadata = {{"a", "1"}};
+  EXPECT_EQ(ids(q), (Ids{"i2", "i1"}));
+  EXPECT_EQ(*run(repository_->count_sandboxes(q)), 2);
+  q.metadata = {{"a", "1"}, {"b", "2"}};
+  EXPECT_EQ(ids(q), Ids{"i1"});
+  q.metadata = {{"a", "2"}};
+  EXPECT_EQ(ids(q), Ids{});
+  q = query();
+  q.states = {State::running};
+  EXPECT_EQ(ids(q), Ids{"i2"});
+  q = query();
+  q.started_after = at(2);
+  EXPECT_EQ(ids(q), Ids{"i2"});
+  q = query();
+  q.template_id_or_name = "other";
+  EXPECT_EQ(ids(q), Ids{"i2"});
+  q.template_id_or_name = "tid";
+  EXPECT_EQ(ids(q), (Ids{"i2", "i1"}));
+  q.states = {};
+  EXPECT_EQ(ids(q), Ids{});
+}
+
+TEST_P(RepositoryContract, PagesMeetWithoutGapOrRepeat) {
+  Ids expected;
+  for (int i = 0; i < 7; ++i) {
+    add(sandbox("i" + std::to_string(i), "t1", i / 2));  // pairs start in the same millisecond
+    expected.push_back("i" + std::to_string(i));
+  }
+  for (const Order order : {Order::oldest_first, Order::newest_first}) {
+    auto q = query();
+    q.order = order;
+    q.limit = 3;
+    Ids seen;
+    for (bool more = true; more;) {
+      const auto page = run(repository_->list_sandboxes(q));
+      ASSERT_TRUE(page);
+      for (const Sandbox& row : page->sandboxes) seen.push_back(row.id);
+      more = page->more;
+      ASSERT_LE(seen.size(), expected.size());
+      ASSERT_FALSE(page->sandboxes.empty());
+      q.after = ListPosition{page->sandboxes.back().started_at, page->sandboxes.back().id};
+    }
+    EXPECT_EQ(seen, expected);
+    std::ranges::reverse(expected);
+  }
+}
+
+TEST_P(RepositoryContract, ConcurrentCallsResumeInTheirOrder) {
+  add(sandbox("i1"));
+  std::vector<Wall> seen;
+  for (int i = 0; i < 50; ++i)
+    boost::asio::co_spawn(
+        loop_,
+        [](Repository& repository, std::vector<Wall>& out, int n) -> Task<void> {
+          const auto row = co_await repository.set_end("i1", at(n));
+          if (row) out.push_back(row->end_at);
+        }(*repository_, seen, i),
+        boost::asio::use_future);
+  loop_.restart();
+  loop_.run();
+  ASSERT_EQ(seen.size(), 50U);
+  EXPECT_TRUE(std::ranges::is_sorted(seen));
+}
+
+INSTANTIATE_TEST_SUITE_P(Repositories, RepositoryContract,
+                         testing::Values(Implementation{
+                             "Sqlite",
+                             [] -> std::unique_ptr<Storage> { return std::make_unique<SqliteStorage>(); }}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace space::store

@@ -1,0 +1,69 @@
+#include "store/migrations.h"
+
+namespace space::store {
+namespace {
+
+// Times are UTC milliseconds; states and wishes are the words of core/lifecycle.h.
+constexpr Migration all[] = {
+    {1, "teams, keys, templates, sandboxes", R"sql(
+CREATE TABLE teams (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE
+) STRICT;
+
+CREATE TABLE api_keys (
+  sha256 TEXT PRIMARY KEY,
+  team TEXT NOT NULL REFERENCES teams(id),
+  name TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE templates (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  digest TEXT NOT NULL,
+  vcpus INTEGER NOT NULL,
+  memory_mib INTEGER NOT NULL,
+  disk_mib INTEGER NOT NULL,
+  default_user TEXT NOT NULL,
+  default_workdir TEXT NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE sandboxes (
+  id TEXT PRIMARY KEY,
+  team TEXT NOT NULL REFERENCES teams(id),
+  state TEXT NOT NULL,
+  wanted TEXT NOT NULL,
+  generation INTEGER NOT NULL,
+  template_id TEXT NOT NULL,
+  template_name TEXT NOT NULL,
+  template_digest TEXT NOT NULL,
+  vcpus INTEGER NOT NULL,
+  memory_mib INTEGER NOT NULL,
+  disk_mib INTEGER NOT NULL,
+  metadata TEXT NOT NULL,
+  allow_internet_access INTEGER,
+  network TEXT NOT NULL,
+  allow_public_traffic INTEGER NOT NULL,
+  mask_request_host TEXT NOT NULL,
+  access_token TEXT NOT NULL,
+  traffic_token TEXT NOT NULL,
+  timeout_s INTEGER NOT NULL,
+  started_at INTEGER NOT NULL,
+  end_at INTEGER NOT NULL,
+  ended_at INTEGER,
+  reason TEXT NOT NULL
+) STRICT;
+CREATE INDEX sandboxes_listed ON sandboxes(team, started_at, id) WHERE ended_at IS NULL AND wanted <> 'deleted';
+CREATE INDEX sandboxes_unfinished ON sandboxes(id) WHERE ended_at IS NULL;
+)sql"},
+};
+
+}  // namespace
+
+std::span<const Migration> sqlite_migrations() {
+  return all;
+}
+
+}  // namespace space::store
