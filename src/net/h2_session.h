@@ -2,10 +2,15 @@
 // channel (sandboxd is the client, the guest daemon the server) and the node session (the node dials, then
 // serves; space-control is the client). Two kinds of streams: small unary calls and CONNECT tunnels.
 //
-// Flow control: a tunnel's receive window is given back only as its reader takes bytes, so a slow consumer slows
-// its producer and nobody else. Limits hold against a hostile peer whichever side it is.
+// Flow control: a tunnel's receive window is given back only as its reader takes bytes, so a slow consumer
+// slows its producer and nobody else. Limits hold against a hostile peer whichever side it is: input held for
+// readers is at most streams_max x tunnel_window_bytes, and a peer that does not read what we send is not
+// read from either.
+//
+// A session and its tunnels may be destroyed in any order. Belongs to the loop it runs on.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,17 +22,20 @@
 namespace space {
 
 struct H2Limits {
-  std::uint32_t streams_max = 256;               // concurrently open
+  std::uint32_t streams_max = 256;  // concurrently open; a client's further calls wait for their turn
   std::uint32_t tunnel_window_bytes = 256 * 1024;
-  std::uint32_t session_window_bytes = 8 * 1024 * 1024;
-  std::size_t call_body_bytes_max = 1024 * 1024;  // request and response bodies of unary calls
+  std::uint32_t session_window_bytes = 8 * 1024 * 1024;  // in flight on the whole session
+  std::size_t call_body_bytes_max = 1024 * 1024;         // request and response bodies of unary calls
   std::size_t header_bytes_max = 16 * 1024;
+  // RST_STREAM and frames without content; more ends the session ("rapid reset"). A session that carries many
+  // clients' tunnels raises it.
+  std::uint32_t resets_per_second_max = 2000;
 };
 
 struct CallRequest {
   std::string method = "POST";
-  std::string path;   // "/control/stats"
-  std::string body;   // JSON
+  std::string path;  // "/control/stats"
+  std::string body;  // JSON
 };
 struct CallResponse {
   int status = 200;
@@ -37,8 +45,8 @@ struct CallResponse {
 // What a server does with the peer's streams. Handlers run on the loop; one coroutine per stream.
 struct H2Handlers {
   std::function<Task<CallResponse>(CallRequest)> call;
-  // Decides before accepting: an error answers its HTTP status (not_found 404, unavailable 502, …) with the message
-  // as body and no tunnel. On success the returned function runs the tunnel with its stream.
+  // Decides before accepting: an error answers its HTTP status (not_found 404, unavailable 502, …) with the
+  // message as body and no tunnel. On success the returned function runs the tunnel with its stream.
   using Tunnel = std::function<Task<void>(StreamPtr)>;
   std::function<Task<Result<Tunnel>>(std::string authority)> connect;
 };
@@ -57,11 +65,16 @@ class H2Session : public std::enable_shared_from_this<H2Session> {
 
   // Client. Fails with unavailable when the session closes before the answer.
   virtual Task<Result<CallResponse>> call(CallRequest request, Deadline deadline) = 0;
-  // Client. The tunnel is open when this returns; a refusal carries the peer's status as Code and its message.
+  // Client. The tunnel is open when this returns; a refusal carries the peer's status as Code and its
+  // message.
   virtual Task<Result<StreamPtr>> connect(std::string authority, Deadline deadline) = 0;
-  // Client. PING round trip, the floor of every figure.
-  virtual Task<Result<Millis>> ping(Deadline deadline) = 0;
+  // PING round trip, the floor of every figure.
+  virtual Task<Result<std::chrono::nanoseconds>> ping(Deadline deadline) = 0;
   virtual std::size_t open_streams() const = 0;
 };
+
+// How an Error crosses an HTTP boundary, and back. Unknown statuses are internal.
+int http_status_of(Code code);
+Code code_of_http_status(int status);
 
 }  // namespace space

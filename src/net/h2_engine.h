@@ -1,0 +1,100 @@
+// H2Engine: nghttp2 over a Stream. Frames, windows, limits and the two loops (one reads, one writes); what
+// streams mean is the business of the client and the server built on it (h2_session.cc). Private to h2_*.
+#pragma once
+
+#include <nghttp2/nghttp2.h>
+
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "net/h2_exchange.h"
+#include "net/h2_session.h"
+
+namespace space {
+
+class H2Engine : public H2Session {
+ public:
+  enum class Role : unsigned char { client, server };
+  using Headers = std::vector<std::pair<std::string_view, std::string_view>>;
+
+  H2Engine(Role role, StreamPtr transport, H2Limits limits);
+  ~H2Engine() override;
+  H2Engine(const H2Engine&) = delete;
+  H2Engine& operator=(const H2Engine&) = delete;
+
+  Task<Error> run() final;
+  void close(std::string reason) noexcept final;
+  bool closed() const final { return end_.has_value(); }
+  Task<Result<std::chrono::nanoseconds>> ping(Deadline deadline) final;
+  std::size_t open_streams() const final { return exchanges_.size(); }
+
+  // For the users of exchanges. All are harmless on a closed stream or session.
+  void consumed(const Exchange& exchange, std::size_t bytes);  // gives the stream's window back
+  void output_ready(Exchange& exchange);                       // more pending, or ended
+  void reset(Exchange& exchange) noexcept;                     // RST_STREAM(CANCEL), both sides fail
+  void abandon(Exchange& exchange) noexcept;  // the user is gone; what it finished is still sent
+
+ protected:
+  const H2Limits& limits() const { return limits_; }
+  const Error& end() const { return *end_; }
+  const Executor& executor() const { return executor_; }                                 // once running
+  Result<ExchangePtr> open(const Headers& headers, std::string_view body, bool tunnel);  // sends the request
+  void respond(Exchange& exchange, int status, std::string_view body, bool ended);
+  // Waits until another stream may be opened.
+  Task<Result<void>> wait_for_slot(Deadline deadline);
+
+  // A request is complete (a CONNECT: its head). Called on the loop outside nghttp2.
+  virtual void on_request(ExchangePtr exchange) = 0;
+
+ private:
+  struct Ping {
+    Signal answered;
+    bool done = false;
+  };
+  struct SessionDelete {
+    void operator()(nghttp2_session* session) const { nghttp2_session_del(session); }
+  };
+
+  // nghttp2's callbacks; 0 or an NGHTTP2_ERR_ code.
+  struct Callbacks;
+  int on_frame_begin(const nghttp2_frame_hd& head);
+  int on_headers_begin(const nghttp2_frame& frame);
+  int on_header(const nghttp2_frame& frame, std::string_view name, std::string_view value);
+  int on_data(std::int32_t id, std::span<const std::byte> bytes);
+  int on_frame(const nghttp2_frame& frame);
+  void on_ping_ack(const nghttp2_ping& frame);
+  void on_frame_sent(const nghttp2_frame& frame);
+  void on_stream_closed(std::int32_t id, std::uint32_t error_code);
+  ssize_t on_output_wanted(std::int32_t id, std::span<std::byte> into, std::uint32_t& flags);
+
+  static Task<void> write_loop(std::shared_ptr<H2Engine> self);
+  Task<Error> read_loop();
+  Result<void> feed(std::span<const std::byte> bytes);
+  bool output_clogged() const;
+  void wake_writer();
+  void shut_down(Error why) noexcept;
+  ExchangePtr find(std::int32_t id) const;
+  ExchangePtr add(std::int32_t id);
+
+  Role role_;
+  StreamPtr transport_;
+  H2Limits limits_;
+  Executor executor_;
+  std::unique_ptr<nghttp2_session, SessionDelete> session_;
+  std::unordered_map<std::int32_t, ExchangePtr> exchanges_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Ping>> pings_;
+  std::uint64_t pings_sent_ = 0;
+  std::vector<ExchangePtr> requests_;  // complete, found while nghttp2 was parsing
+  Bytes output_;                       // the write under way
+  Signal writer_wanted_;
+  Signal written_;
+  Signal slot_freed_;
+  std::string complaint_;       // nghttp2's last words on it
+  std::optional<Error> fault_;  // what the peer did wrong, found while nghttp2 was parsing
+  std::optional<Error> end_;
+  Monotonic second_started_{};
+  std::uint32_t resets_this_second_ = 0;
+};
+
+}  // namespace space

@@ -1,0 +1,95 @@
+// Exchange: what one HTTP/2 stream holds on this side, shared by the session (while nghttp2 knows the stream)
+// and by whoever uses it (a call, a tunnel's Stream). Outlives both. Private to h2_*.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/byte_queue.h"
+#include "net/stream.h"
+
+namespace space {
+
+class H2Engine;
+
+// Wakes coroutines of one loop. Waiters look at their condition again: a wake-up says only that something
+// changed.
+class Signal {
+ public:
+  enum class Wake : unsigned char { notified, timed_out, cancelled };
+
+  Task<Wake> wait(Deadline deadline);
+  void notify();
+  bool awaited() const { return !waiters_.empty(); }
+
+ private:
+  class Waiter;
+  std::vector<boost::asio::steady_timer*> waiters_;
+};
+
+inline Deadline no_deadline() {
+  return Deadline::at(Monotonic::max());
+}
+
+struct Exchange {
+  enum class Side : unsigned char { open, ended, failed };
+
+  std::int32_t id = 0;
+  std::weak_ptr<H2Engine> engine;
+
+  // Head of the peer's message.
+  std::string method;
+  std::string path;
+  std::string authority;
+  int status = 0;
+  std::size_t header_bytes = 0;
+  bool tunnel = false;
+
+  // What the peer sends. `discard`: nobody will read it. `input_max`: 0 for tunnels, where the window is the
+  // bound.
+  Side in = Side::open;
+  ByteQueue received;
+  bool discard = false;
+  std::size_t input_max = 0;
+
+  // What we send; `ended` means: END_STREAM follows what is pending.
+  Side out = Side::open;
+  ByteQueue pending;
+  bool deferred = false;  // nghttp2 waits to be told of more
+
+  bool closed = false;  // nghttp2 knows it no more
+  Error error;          // why a side failed
+  Signal readable;      // input, head, end or failure
+  Signal writable;
+
+  bool done() const { return in == Side::ended && out == Side::ended; }
+  // Reset by either peer: both directions fail, unread input is dropped.
+  void abort(Error why);
+  // Ended from outside (stream closed, session over): what is complete stays, the rest fails.
+  void cut(const Error& why);
+};
+
+using ExchangePtr = std::shared_ptr<Exchange>;
+
+// The owner of an exchange's use: unless released, resets the stream if it is not done.
+class ExchangeOwner {
+ public:
+  explicit ExchangeOwner(ExchangePtr exchange) : exchange_(std::move(exchange)) {}
+  ExchangeOwner(ExchangeOwner&&) noexcept = default;
+  ExchangeOwner& operator=(ExchangeOwner&&) = delete;
+  ~ExchangeOwner();
+
+  Exchange& operator*() const { return *exchange_; }
+  Exchange* operator->() const { return exchange_.get(); }
+  ExchangePtr release() { return std::move(exchange_); }
+
+ private:
+  ExchangePtr exchange_;
+};
+
+// The tunnel's Stream.
+StreamPtr make_tunnel_stream(ExchangePtr exchange);
+
+}  // namespace space
