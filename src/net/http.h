@@ -24,6 +24,7 @@ class Fields {
   void set(std::string_view name, std::string_view value);  // replaces all of that name
   void remove(std::string_view name);
   std::optional<std::string_view> get(std::string_view name) const;  // the first
+  std::size_t count(std::string_view name) const;
   bool has_token(std::string_view name, std::string_view token) const;  // comma list, no case
   const std::vector<std::pair<std::string, std::string>>& all() const { return fields_; }
 
