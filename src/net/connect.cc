@@ -33,12 +33,18 @@ constexpr std::array<CodeRow, 16> codes{{
 }};
 static_assert(codes[static_cast<std::size_t>(RpcCode::unauthenticated)].name == "unauthenticated");
 
-const CodeRow& row(RpcCode code) { return codes.at(static_cast<std::size_t>(code)); }
+const CodeRow& row(RpcCode code) {
+  return codes.at(static_cast<std::size_t>(code));
+}
 
 }  // namespace
 
-std::string_view to_string(RpcCode code) { return row(code).name; }
-int http_status(RpcCode code) { return row(code).http_status; }
+std::string_view to_string(RpcCode code) {
+  return row(code).name;
+}
+int http_status(RpcCode code) {
+  return row(code).http_status;
+}
 
 RpcCode rpc_code(Code code) {
   switch (code) {
@@ -83,7 +89,9 @@ Bytes envelope(std::uint8_t flags, std::string_view payload) {
   return bytes;
 }
 
-Bytes end_of_stream() { return envelope(flag_end_of_stream, "{}"); }
+Bytes end_of_stream() {
+  return envelope(flag_end_of_stream, "{}");
+}
 
 Bytes end_of_stream(const RpcError& error) {
   return envelope(flag_end_of_stream, R"({"error":)" + unary_error_body(error) + '}');
@@ -100,8 +108,10 @@ Result<std::optional<Envelope>> EnvelopeReader::next() {
   const std::string_view pending = std::string_view(buffer_).substr(offset_);
   if (pending.empty()) return std::nullopt;
   const auto flags = static_cast<std::uint8_t>(pending[0]);
-  if ((flags & flag_compressed) != 0) return fail(Code::invalid_argument, "compressed messages are not supported");
-  if ((flags & ~flag_end_of_stream) != 0) return fail(Code::invalid_argument, "unknown envelope flags {:#x}", flags);
+  if ((flags & flag_compressed) != 0)
+    return fail(Code::invalid_argument, "compressed messages are not supported");
+  if ((flags & ~flag_end_of_stream) != 0)
+    return fail(Code::invalid_argument, "unknown envelope flags {:#x}", flags);
   if (pending.size() < header_bytes) return std::nullopt;
   const std::size_t length = read_be32(as_bytes(pending).subspan<1, 4>());
   if (length > limit_) {

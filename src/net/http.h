@@ -1,6 +1,7 @@
-// HTTP/1.1 over any Stream: a server side and a client side with streaming bodies, for the API edge, the guest
-// daemon's port and the CLI. Parsing is Boost.Beast's (only in http.cc); framing and limits are checked here.
-// A request or response with both Content-Length and Transfer-Encoding, or a folded header, is refused.
+// HTTP/1.1 over any Stream: a server side and a client side with streaming bodies, for the API edge, the
+// guest daemon's port and the CLI. Parsing is Boost.Beast's (only in http_parser.cc); framing and limits are
+// checked here. A request or response with both Content-Length and Transfer-Encoding, or a folded header, is
+// refused.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ class Fields {
 
 struct RequestHead {
   std::string method;
-  std::string target;   // as sent, origin form: "/files?path=a%20b"
+  std::string target;  // as sent, origin form: "/files?path=a%20b"
   Fields fields;
   bool keep_alive = true;
   std::optional<std::uint64_t> content_length;
@@ -66,23 +67,29 @@ Task<Result<std::string>> read_all(Body& body, std::size_t limit_bytes);
 class ServerConnection {
  public:
   explicit ServerConnection(StreamPtr stream);
+  // Closes in order (waits a little for the client to end first, on the loop); with a response under way,
+  // resets.
   ~ServerConnection();
 
-  // nullopt: the peer closed between requests. Malformed: Code::invalid_argument (answer 400, then close).
+  // nullopt: the peer closed between requests. Malformed: Code::invalid_argument (answer 400, then close); a
+  // head beyond head_limit_bytes: Code::exhausted (431); `idle` passed before the head was there:
+  // Code::deadline.
   Task<Result<std::optional<RequestHead>>> read_request(Deadline idle);
   Body& body();  // of the request read last; `Expect: 100-continue` is answered on its first read
 
-  Task<Result<void>> respond(ResponseHead head, std::string_view body);         // whole; sets Content-Length
-  Task<Result<void>> start_response(ResponseHead head);                          // then write_body*, end_response
-  Task<Result<void>> write_body(std::span<const std::byte> bytes);               // flushed at once
+  Task<Result<void>> respond(ResponseHead head, std::string_view body);  // whole; sets Content-Length
+  Task<Result<void>> start_response(ResponseHead head);  // sent at once; then write_body*, end_response
+  Task<Result<void>> write_body(std::span<const std::byte> bytes);  // flushed at once
   Task<Result<void>> end_response();
   // The unread rest of the request body is dropped up to 1 MiB to keep the connection; beyond, it is closed.
   Task<Result<void>> drain_request();
   // The peer sees a broken connection, never a clean end: for a response that stops half-way.
   void abort() noexcept;
-  // After an upgrade was answered (101): the raw stream; bytes already read come first. Ends this object's use.
+  // After an upgrade was answered (101): the raw stream; bytes already read come first. Ends this object's
+  // use.
   StreamPtr release();
-  // Completes when the peer closes or resets while no request body is being read (for cancelling long answers).
+  // Completes when the peer closes or resets while no request body is being read (for cancelling long
+  // answers).
   Task<void> peer_gone();
 
  private:
@@ -96,12 +103,14 @@ class ClientConnection {
   explicit ClientConnection(StreamPtr stream);
   ~ClientConnection();
   struct Response {
-    ResponseHead head;      // content_length as received; without one the body ends by chunks or by close
+    ResponseHead head;  // content_length as received; without one the body ends by chunks or by close
     bool keep_alive = false;
     bool chunked = false;
   };
-  Task<Result<void>> write_request(const RequestHead& head);                     // framing from its fields
-  Task<Result<void>> write_body(std::span<const std::byte> bytes);               // chunk-encodes when head.chunked
+  // Body framing from content_length and chunked, not from the fields of those names. A head that announces
+  // a content length leaves with the first write_body (which may be empty).
+  Task<Result<void>> write_request(const RequestHead& head);
+  Task<Result<void>> write_body(std::span<const std::byte> bytes);  // chunk-encodes when head.chunked
   Task<Result<void>> end_request();
   // 1xx except 101 are skipped.
   Task<Result<Response>> read_response(Deadline deadline);
@@ -117,7 +126,8 @@ class ClientConnection {
 // URL pieces, pure.
 std::optional<std::string> percent_decode(std::string_view text, bool plus_is_space);
 std::string percent_encode(std::string_view text);  // all but unreserved characters
-std::vector<std::pair<std::string, std::string>> parse_query(std::string_view query);  // undecodable pairs dropped
+std::vector<std::pair<std::string, std::string>> parse_query(
+    std::string_view query);  // undecodable pairs dropped
 std::optional<std::string> query_value(std::string_view query, std::string_view name);
 std::string_view reason_phrase(int status);
 

@@ -1,9 +1,8 @@
 #include "net/http_parser.h"
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/basic_parser.hpp>
-
-#include <algorithm>
 #include <cstring>
 
 #include "net/http_text.h"
@@ -36,8 +35,8 @@ class HeadParser final : public beast::http::basic_parser<is_request> {
   bool http_1_1 = true;
 
  private:
-  void on_request_impl(beast::http::verb, View method_text, View target_text,
-                       int version, ErrorCode&) override {
+  void on_request_impl(beast::http::verb, View method_text, View target_text, int version,
+                       ErrorCode&) override {
     method.assign(method_text.data(), method_text.size());
     target.assign(target_text.data(), target_text.size());
     http_1_1 = version == 11;
@@ -94,7 +93,8 @@ Result<void> normalize_target(RequestHead& head) {
   if (head.method == "CONNECT" || head.target.starts_with('/') || head.target == "*") return {};
   const std::size_t scheme = head.target.find("://");
   const std::string_view name = std::string_view(head.target).substr(0, scheme);
-  if (scheme == std::string::npos || !(equal_without_case(name, "http") || equal_without_case(name, "https"))) {
+  if (scheme == std::string::npos ||
+      !(equal_without_case(name, "http") || equal_without_case(name, "https"))) {
     return fail(Code::invalid_argument, "malformed request target");
   }
   const std::string rest = head.target.substr(scheme + 3);
@@ -213,7 +213,9 @@ ChunkDecoder::~ChunkDecoder() = default;
 ChunkDecoder::ChunkDecoder(ChunkDecoder&&) noexcept = default;
 ChunkDecoder& ChunkDecoder::operator=(ChunkDecoder&&) noexcept = default;
 
-bool ChunkDecoder::done() const { return parser_->is_done(); }
+bool ChunkDecoder::done() const {
+  return parser_->is_done();
+}
 
 Result<ChunkDecoder::Progress> ChunkDecoder::decode(std::string_view in, std::span<std::byte> out) {
   if (done()) return Progress{};

@@ -15,8 +15,8 @@ namespace space::http {
 // How the end of a body is known.
 enum class Framing : unsigned char { none, length, chunked, until_close };
 
-// Finds the end of a head in bytes that arrive in pieces; every byte is looked at once. Refuses what two parsers
-// may read differently: folded fields and lines that do not end in CR LF.
+// Finds the end of a head in bytes that arrive in pieces; every byte is looked at once. Refuses what two
+// parsers may read differently: folded fields and lines that do not end in CR LF.
 class HeadScanner {
  public:
   struct Span {

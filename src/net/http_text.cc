@@ -7,15 +7,21 @@
 namespace space::http {
 namespace {
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+}
 
 bool is_token_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
          std::string_view("!#$%&'*+-.^_`|~").contains(c);
 }
-bool is_token(std::string_view text) { return !text.empty() && std::ranges::all_of(text, is_token_char); }
+bool is_token(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, is_token_char);
+}
 
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+}
 bool is_value(std::string_view text) {
   return std::ranges::none_of(text, [](char c) { return is_control(c) && c != '\t'; });
 }
@@ -39,16 +45,21 @@ void append_field(std::string& out, std::string_view name, std::string_view valu
   out.append(name).append(": ").append(value).append("\r\n");
 }
 
-Result<void> append_fields(std::string& out, const Fields& fields, bool with_connection) {
+Result<void> check_fields(const Fields& fields) {
   for (const auto& [name, value] : fields.all()) {
     if (!is_token(name) || !is_value(value)) {
       return fail(Code::invalid_argument, "header field with characters that are not allowed");
     }
+  }
+  return {};
+}
+
+void append_fields(std::string& out, const Fields& fields, bool with_connection) {
+  for (const auto& [name, value] : fields.all()) {
     if (equal_without_case(name, "Content-Length") || equal_without_case(name, "Transfer-Encoding")) continue;
     if (!with_connection && equal_without_case(name, "Connection")) continue;
     append_field(out, name, value);
   }
-  return {};
 }
 
 void append_framing(std::string& out, std::optional<std::uint64_t> content_length, bool chunked) {
@@ -80,8 +91,9 @@ Result<void> append_request_head(std::string& out, const RequestHead& head) {
   if (head.chunked && head.content_length) {
     return fail(Code::invalid_argument, "both Content-Length and chunked");
   }
+  SPACE_CHECK(check_fields(head.fields));
   out.append(head.method).append(" ").append(head.target).append(" HTTP/1.1\r\n");
-  SPACE_CHECK(append_fields(out, head.fields, true));
+  append_fields(out, head.fields, true);
   append_framing(out, head.content_length, head.chunked);
   out.append("\r\n");
   return {};
@@ -89,10 +101,11 @@ Result<void> append_request_head(std::string& out, const RequestHead& head) {
 
 Result<void> append_response_head(std::string& out, const ResponseHead& head, ResponseFraming framing) {
   if (head.status < 100 || head.status > 999) return fail(Code::invalid_argument, "status {}", head.status);
+  SPACE_CHECK(check_fields(head.fields));
   out.append("HTTP/1.1 ");
   append_number(out, static_cast<std::uint64_t>(head.status));
   out.append(" ").append(reason_phrase(head.status)).append("\r\n");
-  SPACE_CHECK(append_fields(out, head.fields, !framing.close));
+  append_fields(out, head.fields, !framing.close);
   append_framing(out, framing.content_length, framing.chunked);
   if (framing.close) append_field(out, "Connection", "close");
   out.append("\r\n");
@@ -104,7 +117,9 @@ void append_chunk_size(std::string& out, std::size_t size) {
   out.append("\r\n");
 }
 
-void Fields::add(std::string_view name, std::string_view value) { fields_.emplace_back(name, value); }
+void Fields::add(std::string_view name, std::string_view value) {
+  fields_.emplace_back(name, value);
+}
 
 void Fields::set(std::string_view name, std::string_view value) {
   remove(name);
@@ -123,8 +138,8 @@ std::optional<std::string_view> Fields::get(std::string_view name) const {
 }
 
 std::size_t Fields::count(std::string_view name) const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(fields_, [&](const auto& field) { return equal_without_case(field.first, name); }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      fields_, [&](const auto& field) { return equal_without_case(field.first, name); }));
 }
 
 bool Fields::has_token(std::string_view name, std::string_view token) const {
@@ -140,7 +155,9 @@ bool Fields::has_token(std::string_view name, std::string_view token) const {
   return false;
 }
 
-std::string_view RequestHead::path() const { return std::string_view(target).substr(0, target.find('?')); }
+std::string_view RequestHead::path() const {
+  return std::string_view(target).substr(0, target.find('?'));
+}
 
 std::string_view RequestHead::query() const {
   const std::size_t mark = target.find('?');
@@ -208,46 +225,86 @@ std::optional<std::string> query_value(std::string_view query, std::string_view 
 
 std::string_view reason_phrase(int status) {
   switch (status) {
-    case 100: return "Continue";
-    case 101: return "Switching Protocols";
-    case 200: return "OK";
-    case 201: return "Created";
-    case 202: return "Accepted";
-    case 204: return "No Content";
-    case 206: return "Partial Content";
-    case 301: return "Moved Permanently";
-    case 302: return "Found";
-    case 303: return "See Other";
-    case 304: return "Not Modified";
-    case 307: return "Temporary Redirect";
-    case 308: return "Permanent Redirect";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 406: return "Not Acceptable";
-    case 408: return "Request Timeout";
-    case 409: return "Conflict";
-    case 410: return "Gone";
-    case 411: return "Length Required";
-    case 412: return "Precondition Failed";
-    case 413: return "Content Too Large";
-    case 415: return "Unsupported Media Type";
-    case 416: return "Range Not Satisfiable";
-    case 417: return "Expectation Failed";
-    case 422: return "Unprocessable Content";
-    case 426: return "Upgrade Required";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 499: return "Client Closed Request";
-    case 500: return "Internal Server Error";
-    case 501: return "Not Implemented";
-    case 502: return "Bad Gateway";
-    case 503: return "Service Unavailable";
-    case 504: return "Gateway Timeout";
-    case 507: return "Insufficient Storage";
-    default: return "";
+    case 100:
+      return "Continue";
+    case 101:
+      return "Switching Protocols";
+    case 200:
+      return "OK";
+    case 201:
+      return "Created";
+    case 202:
+      return "Accepted";
+    case 204:
+      return "No Content";
+    case 206:
+      return "Partial Content";
+    case 301:
+      return "Moved Permanently";
+    case 302:
+      return "Found";
+    case 303:
+      return "See Other";
+    case 304:
+      return "Not Modified";
+    case 307:
+      return "Temporary Redirect";
+    case 308:
+      return "Permanent Redirect";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 406:
+      return "Not Acceptable";
+    case 408:
+      return "Request Timeout";
+    case 409:
+      return "Conflict";
+    case 410:
+      return "Gone";
+    case 411:
+      return "Length Required";
+    case 412:
+      return "Precondition Failed";
+    case 413:
+      return "Content Too Large";
+    case 415:
+      return "Unsupported Media Type";
+    case 416:
+      return "Range Not Satisfiable";
+    case 417:
+      return "Expectation Failed";
+    case 422:
+      return "Unprocessable Content";
+    case 426:
+      return "Upgrade Required";
+    case 429:
+      return "Too Many Requests";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 499:
+      return "Client Closed Request";
+    case 500:
+      return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
+    case 502:
+      return "Bad Gateway";
+    case 503:
+      return "Service Unavailable";
+    case 504:
+      return "Gateway Timeout";
+    case 507:
+      return "Insufficient Storage";
+    default:
+      return "";
   }
 }
 

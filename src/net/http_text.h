@@ -12,7 +12,7 @@ bool equal_without_case(std::string_view a, std::string_view b);
 
 // How the body is framed is written by these from `content_length` and `chunked`; Content-Length and
 // Transfer-Encoding among the fields are left out. A name, value or target that would break the line
-// structure is Code::invalid_argument.
+// structure is Code::invalid_argument, and nothing is appended.
 Result<void> append_request_head(std::string& out, const RequestHead& head);
 struct ResponseFraming {
   std::optional<std::uint64_t> content_length;
