@@ -61,6 +61,7 @@ class H2SessionTest : public testing::Test {
   // Runs `test` (a coroutine lambda that outlives the run) to its end.
   template <class F>
   void run(F test) {
+    io.restart();  // it stops whenever it runs out of work
     bool done = false;
     spawn(io.get_executor(), "test", finish(test(), done));
     const auto limit = std::chrono::steady_clock::now() + seconds(60);
