@@ -43,6 +43,7 @@ void add_machine(Arguments& out, const MachineSpec& spec) {
   out.add("-machine",
           "microvm,acpi=on,isa-serial=on,rtc=on,pic=off,pit=off,memory-backend=ram0,mem-merge=off,"
           "dump-guest-core=off");
+  out.add("-global", "virtio-mmio.force-legacy=false");  // virtio 1.0
   out.add("-nodefaults");
   out.add("-no-user-config");
   out.add("-display", "none");

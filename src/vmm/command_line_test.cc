@@ -28,6 +28,8 @@ TEST(CommandLine, UnderTcg) {
 space
 -machine
 microvm,acpi=on,isa-serial=on,rtc=on,pic=off,pit=off,memory-backend=ram0,mem-merge=off,dump-guest-core=off
+-global
+virtio-mmio.force-legacy=false
 -nodefaults
 -no-user-config
 -display
