@@ -151,14 +151,14 @@ Task<Result<StreamPtr>> connect_tcp(std::string host_address, std::uint16_t port
 }
 
 Result<std::unique_ptr<Listener>> listen_unix(const Executor& executor, const std::string& path,
-                                              unsigned mode) {
+                                              unsigned mode, int queue) {
   SPACE_TRY(const Address address, unix_address(path));
   SPACE_TRY(Fd fd, open_socket(address));
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "replace socket");
   if (::bind(fd.get(), address.get(), address.size) != 0) return fail_errno(errno, "bind");
   // Nobody can connect before listen, so the mode is in place in time.
   if (::chmod(path.c_str(), mode) != 0) return fail_errno(errno, "chmod socket");
-  if (::listen(fd.get(), accept_queue) != 0) return fail_errno(errno, "listen");
+  if (::listen(fd.get(), queue) != 0) return fail_errno(errno, "listen");
   return std::make_unique<SocketListener>(executor, std::move(fd), std::uint16_t{0});
 }
 

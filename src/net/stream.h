@@ -45,7 +45,8 @@ class Listener {
   virtual void close() noexcept = 0;       // a pending accept fails with unavailable
 };
 // `path` is replaced if it exists; the socket file gets `mode`.
-Result<std::unique_ptr<Listener>> listen_unix(const Executor& executor, const std::string& path, unsigned mode);
+Result<std::unique_ptr<Listener>> listen_unix(const Executor& executor, const std::string& path,
+                                              unsigned mode, int queue = 4096);
 // port 0: any free one. `host_address` is a literal, e.g. "127.0.0.1".
 Result<std::unique_ptr<Listener>> listen_tcp(const Executor& executor, const std::string& host_address,
                                              std::uint16_t port);

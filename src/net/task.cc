@@ -42,6 +42,12 @@ asio::execution_context::id BlockingPool::id;
   std::abort();
 }
 
+// A wait without an error to return must not look as if it had come to its end.
+void unwind_if_cancelled(asio::cancellation_state state) {
+  if (state.cancelled() == asio::cancellation_type::none) return;
+  throw boost::system::system_error(asio::error::operation_aborted);
+}
+
 }  // namespace
 
 asio::thread_pool& detail::blocking_pool(const Executor& executor) {
@@ -57,6 +63,7 @@ void spawn(const Executor& executor, std::string_view name, Task<void> task) {
 Task<void> sleep_until(Deadline deadline) {
   asio::steady_timer timer(co_await asio::this_coro::executor, deadline.when());
   co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+  unwind_if_cancelled(co_await asio::this_coro::cancellation_state);
 }
 
 Task<void> sleep_for(Millis duration) {
@@ -66,6 +73,7 @@ Task<void> sleep_for(Millis duration) {
 // Neither wait touches the event after it was woken: notifying and then destroying the event is allowed.
 Task<void> Event::wait() {
   co_await timer_.async_wait(asio::as_tuple(asio::use_awaitable));
+  unwind_if_cancelled(co_await asio::this_coro::cancellation_state);
 }
 
 Task<bool> Event::wait(Deadline deadline) {
@@ -73,6 +81,7 @@ Task<bool> Event::wait(Deadline deadline) {
   auto [order, notified, expired] = co_await asio::experimental::make_parallel_group(
                                         timer_.async_wait(asio::deferred), limit.async_wait(asio::deferred))
                                         .async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
+  unwind_if_cancelled(co_await asio::this_coro::cancellation_state);
   co_return order[0] == 0;
 }
 

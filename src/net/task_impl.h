@@ -31,7 +31,7 @@ template <class T>
 Task<Result<T>> with_deadline(Task<Result<T>> task, Deadline deadline, std::string what) {
   namespace asio = boost::asio;
   const Executor executor = co_await asio::this_coro::executor;
-  const Millis budget = deadline.left();
+  const auto budget = std::chrono::ceil<Millis>(deadline.when() - system_clock().monotonic());
   asio::steady_timer timer(executor, deadline.when());
   std::optional<Result<T>> result;
   auto [order, failure, timer_error] =
@@ -42,7 +42,9 @@ Task<Result<T>> with_deadline(Task<Result<T>> task, Deadline deadline, std::stri
   const bool late = !timer_error && order[0] == 1;
   if (result && (*result || !late))
     co_return *std::move(result);  // a success that crossed the deadline counts
-  if (late) co_return fail(Code::deadline, "{} took longer than {} ms", what, budget.count());
+  if (late)
+    co_return fail(Code::deadline, "{} took longer than {} ms", what,
+                   std::max<Millis::rep>(budget.count(), 0));
   std::rethrow_exception(failure);  // cancelled from outside: unwind further
 }
 
