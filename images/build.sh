@@ -6,11 +6,12 @@ umask 022
 
 usage() {
   cat <<'USAGE'
-usage: images/build.sh --recipe DIR --daemon FILE --out DIR [--cache DIR]
+usage: images/build.sh --recipe DIR --daemon FILE --out DIR [--name NAME] [--cache DIR]
   --recipe DIR   what goes into the disk, e.g. images/base
   --daemon FILE  static space-daemon: becomes /init of the initramfs
   --out DIR      where DIR/<digest>/ appears, complete or not at all
-  --cache DIR    results of earlier steps (default /var/cache/space)
+  --name NAME    name of the template (default: the recipe's)
+  --cache DIR    results of earlier steps (default $SPACE_CACHE, then /var/cache/space)
 Needs root. Progress goes to stderr; stdout is the digest.
 USAGE
 }
@@ -20,12 +21,17 @@ die() { say "error: $*"; exit 1; }
 trap 'say "failed: $BASH_COMMAND (${BASH_SOURCE[0]##*/}:$LINENO)"' ERR
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-recipe='' daemon='' out='' cache=/var/cache/space
+recipe='' daemon='' out='' wanted_name='' cache=${SPACE_CACHE:-/var/cache/space}
 while (($#)); do
   case $1 in
     --recipe | --daemon | --out | --cache)
       (($# > 1)) || die "$1 needs a value"
       printf -v "${1#--}" %s "$2"
+      shift 2
+      ;;
+    --name)
+      (($# > 1)) || die '--name needs a value'
+      wanted_name=$2
       shift 2
       ;;
     -h | --help) usage; exit 0 ;;
@@ -56,14 +62,17 @@ source "$here/lib/template.sh"
 
 # shellcheck source=images/base/template.conf
 source "$recipe/template.conf"
+name=${wanted_name:-$name}
+[[ $name =~ ^[a-z0-9][a-z0-9._-]{0,62}$ ]] || die "'$name' is no template name: [a-z0-9._-], at most 63"
 : "${name:?}" "${vcpus:?}" "${memory_mib:?}" "${disk_mib:?}" "${default_user:?}" "${default_workdir:?}"
 
 mkdir -p "$out" "$cache"
 out=$(realpath "$out") cache=$(realpath "$cache")
 cache_lock
-debian_lists_present
 
-kernel_step    # each sets a variable of its own name to a complete folder in the cache
+# Each sets a variable of its own name (resolve: `resolved`) to a complete folder in the cache.
+resolve_step
+kernel_step
 initramfs_step
 rootfs_step
 disk_step

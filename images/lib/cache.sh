@@ -52,7 +52,7 @@ cached() {
 # Keeps the three results of each step that were used last.
 cache_trim() {
   local step
-  for step in kernel initramfs rootfs disk template; do
+  for step in resolve kernel initramfs rootfs disk template; do
     find "$cache/$step" -mindepth 1 -maxdepth 1 -printf '%T@ %p\0' 2>/dev/null | sort -zrn |
       tail -zn +4 | cut -zd' ' -f2- | xargs -0r rm -rf --one-file-system
   done

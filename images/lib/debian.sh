@@ -13,19 +13,34 @@ debian_sources() {
     LC_ALL=C sort -u
 }
 
-debian_lists_present() {
-  [[ $(debian_sources) ]] && return
-  say 'fetching package lists'
-  apt-get update -qq >&2
-  [[ $(debian_sources) ]] || die "no Debian $debian_release source is configured in /etc/apt"
+# Step resolve: what apt would install now, kept until its lists or the questions change, so that a run with
+# nothing to do asks apt nothing. Files: sources.list, kernel (package and hash), closure (name=version).
+resolve_step() {
+  local lists=/var/lib/apt/lists
+  if ! compgen -G "$lists/*Release" >/dev/null; then
+    say 'fetching package lists'
+    apt-get update -qq >&2
+  fi
+  mapfile -t rootfs_packages < <(sed -E 's/#.*//; s/[[:space:]]+//g; /^$/d' "$recipe/packages")
+  cached resolve "$(key_of "${rootfs_packages[*]}" "$(stat -c '%n %s %Y' "$lists"/*Release)" \
+    "$(hash_of "$here/lib/debian.sh" "$here/lib/kernel.sh")")" resolve_build
+  resolved=$result
 }
 
-# debian_closure SOURCES PACKAGE... : name=version of all that an installation from nothing would bring.
+resolve_build() {
+  debian_sources >sources.list
+  [[ -s sources.list ]] || die "no Debian $debian_release source is configured in /etc/apt"
+  kernel_candidate >kernel
+  debian_closure sources.list apt "${rootfs_packages[@]}" >closure
+  [[ -s closure ]] || die 'apt cannot resolve the packages of the recipe'
+}
+
+# debian_closure SOURCES PACKAGE... : all that an installation from nothing would bring.
 debian_closure() {
   local sources=$1
   shift
   apt-get --simulate --no-install-recommends -o Debug::NoLocking=1 -o Dir::State::status=/dev/null \
-    -o Dir::Etc::SourceList="$sources" -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::Preferences=/dev/null \
-    -o Dir::Etc::PreferencesParts=/dev/null install '?essential' "$@" |
+    -o Dir::Etc::SourceList="$PWD/$sources" -o Dir::Etc::SourceParts=/dev/null \
+    -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null install '?essential' "$@" |
     awk '$1 == "Inst" { gsub(/[()]/, ""); print $2 "=" $3 }' | LC_ALL=C sort
 }

@@ -15,6 +15,6 @@ initramfs_build() {
   (cd tree && find . -print0 | LC_ALL=C sort -z |
     cpio --null --create --format=newc --owner=0:0 --reproducible --quiet) >initramfs.img
   sha256sum <"$daemon" | cut -d' ' -f1 >daemon_sha256
-  "$daemon" --version >daemon_version
+  "$daemon" --version 2>/dev/null >daemon_version || echo unknown >daemon_version
   rm -r tree
 }

@@ -4,19 +4,25 @@ kernel_series=6.12
 kernel_modules=(virtio_mmio virtio_blk virtio-rng virtio_net virtio_balloon)
 kernel_builtins=(virtio virtio_ring virtio_console ext4)  # needed, and expected inside vmlinuz
 
-kernel_step() {
-  kernel_package=$(apt-cache search --names-only "^linux-image-${kernel_series/./\\.}\\..*cloud-amd64\$" |
+# The newest package of the series: its name, version and hash.
+kernel_candidate() {
+  local package
+  package=$(apt-cache search --names-only "^linux-image-${kernel_series/./\\.}\\..*cloud-amd64\$" |
     cut -d' ' -f1 | sort -V | tail -n1)
-  [[ $kernel_package ]] || die "no Linux $kernel_series cloud kernel in this machine's Debian sources"
-  local identity
-  identity=$(apt-cache --no-all-versions show "$kernel_package" | grep -E '^(Version|SHA256):')
-  cached kernel "$(key_of "$kernel_package" "$identity" "$(hash_of "$here/lib/kernel.sh")")" kernel_build
+  [[ $package ]] || die "no Linux $kernel_series cloud kernel in this machine's Debian sources"
+  apt-cache --no-all-versions show "$package" | grep -E '^(Package|Version|SHA256):'
+}
+
+kernel_step() {
+  cached kernel "$(key_of "$(<"$resolved/kernel")" "$(hash_of "$here/lib/kernel.sh")")" kernel_build
   kernel=$result
 }
 
 kernel_build() {
-  say "kernel: downloading $kernel_package"
-  apt-get download -qq -o APT::Sandbox::User=root "$kernel_package" >&2
+  local package
+  package=$(awk '/^Package:/ { p = $2 } /^Version:/ { print p "=" $2 }' "$resolved/kernel")
+  say "kernel: downloading $package"
+  apt-get download -qq -o APT::Sandbox::User=root "$package" >&2
   dpkg-deb -x ./*.deb tree
   local image version
   image=$(echo tree/boot/vmlinuz-*)

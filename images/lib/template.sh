@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 template_step() {
-  local inputs=("$kernel" "$initramfs" "$disk" "$(hash_of "$recipe/template.conf" "$here/lib/template.sh")")
+  local inputs=("$kernel" "$initramfs" "$disk" "$name" "$(hash_of "$recipe/template.conf" "$here/lib/template.sh")")
   cached template "$(key_of "${inputs[@]}")" template_build
   template=$result
 }

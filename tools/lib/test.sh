@@ -1,0 +1,83 @@
+# Runs suites and counts what they say. The protocol of a suite is in tests/README.md.
+# shellcheck shell=bash
+
+command_test() {
+  need_root test
+  local suites=() argument
+  fuzz_seconds=10 suite_limit=1500
+  export SPACE_LONG=0
+  for argument; do
+    case $argument in
+      --long) SPACE_LONG=1 fuzz_seconds=300 suite_limit=36000 ;;
+      -*) die "test: unknown option '$argument'" ;;
+      *) suites+=("$argument") ;;
+    esac
+  done
+  mkdir -p "$repo/build/test-logs"
+  ((${#suites[@]})) || mapfile -t suites < <(all_suites)
+  for argument in "${suites[@]}"; do
+    declare -F "suite_$argument" >/dev/null || [[ -d tests/$argument ]] ||
+      die "there is no suite '$argument'; there are: $(all_suites | paste -sd' ')"
+  done
+  ensure_packages test
+  run_suites "${suites[@]}"
+}
+
+# Cheap ones first. A folder of tests/ with a `run` is a suite.
+all_suites() {
+  printf '%s\n' style unit fuzz
+  find tests -mindepth 2 -maxdepth 2 -name run -printf '%h\n' | sed 's#tests/##' | grep -vx style | LC_ALL=C sort
+}
+
+run_suites() {
+  local suite log passed=0 failed=0 ok bad status start rows=()
+  for suite; do
+    say "suite $suite"
+    log=$repo/build/test-logs/$suite.log
+    start=$(now_ms)
+    set +e
+    trap - ERR
+    (
+      set -e  # not `run_suite || ...`: that would switch errexit off inside
+      run_suite "$suite"
+    ) > >(tee "$log")
+    status=$?
+    wait "$!"  # tee: the log is whole
+    set -e
+    ok=$(grep -cE '^ok( [0-9]+)? - ' "$log" || true)
+    bad=$(grep -cE '^not ok( [0-9]+)? - ' "$log" || true)
+    # A skipped test proves nothing, so it counts as failed.
+    local skipped
+    skipped=$(grep -ciE '^ok( [0-9]+)? - .* # (skip|todo)' "$log" || true)
+    ok=$((ok - skipped)) bad=$((bad + skipped))
+    if ((bad == 0 && (status != 0 || ok == 0))); then
+      echo "not ok - $suite ends well (exit $status, $ok tests)" | tee -a "$log"
+      bad=1
+    fi
+    passed=$((passed + ok)) failed=$((failed + bad))
+    rows+=("$(printf '%-14s %5d passed %5d failed   %s' "$suite" "$ok" "$bad" "$(seconds_since "$start")")")
+  done
+  summary "${rows[@]}"
+  echo "$passed passed, $failed failed"
+  ((failed == 0))
+}
+
+summary() {
+  local suite
+  echo
+  grep -hE '^not ok( [0-9]+)? - |^ok .* # (skip|todo)' "$repo"/build/test-logs/*.log 2>/dev/null || true
+  printf '%s\n' "$@"
+}
+
+run_suite() {
+  if declare -F "suite_$1" >/dev/null; then
+    "suite_$1"
+    return
+  fi
+  [[ -x tests/$1/run ]] || { echo "not ok - tests/$1/run exists and is executable"; return 1; }
+  if [[ $1 != style ]]; then
+    [[ $1 == integration ]] || ensure_node
+    build release >/dev/null || return 1
+  fi
+  SPACE_BUILD=$release timeout --kill-after=20 "$suite_limit" "tests/$1/run"
+}
