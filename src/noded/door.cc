@@ -1,0 +1,114 @@
+#include "noded/door.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+
+#include "base/ids.h"
+
+namespace space::noded {
+namespace {
+
+constexpr VerbShape shapes[] = {
+    {.verb = Verb::pool_info, .name = "pool_info", .at_once = true},
+    {.verb = Verb::list, .name = "list"},
+    {.verb = Verb::template_import, .name = "template_import", .digest = true},
+    {.verb = Verb::template_open, .name = "template_open", .digest = true, .at_once = true},
+    {.verb = Verb::template_remove, .name = "template_remove", .digest = true},
+    {.verb = Verb::disk_create, .name = "disk_create", .sandbox = true, .digest = true, .values = 1},
+    {.verb = Verb::disk_remove, .name = "disk_remove", .sandbox = true},
+    {.verb = Verb::slot_create, .name = "slot_create", .sandbox = true},
+    {.verb = Verb::slot_remove, .name = "slot_remove", .sandbox = true},
+    {.verb = Verb::vmm_launch, .name = "vmm_launch", .sandbox = true, .values = launch_value_count, .descriptors = 2},
+    {.verb = Verb::vmm_open, .name = "vmm_open", .sandbox = true, .at_once = true},
+    {.verb = Verb::vmm_kill, .name = "vmm_kill", .sandbox = true},
+    {.verb = Verb::vmm_exit, .name = "vmm_exit", .sandbox = true, .at_once = true},
+    {.verb = Verb::vmm_forget, .name = "vmm_forget", .sandbox = true},
+};
+
+// The text of a zero-padded field: ends at the first zero, after which only zeros may follow.
+Result<std::string> text_of(std::span<const char> field, const char* name) {
+  const auto end = std::ranges::find(field, '\0');
+  if (end == field.end() || std::any_of(end, field.end(), [](char c) { return c != '\0'; }))
+    return fail(Code::invalid_argument, "the field {} is not padded with zeros", name);
+  return std::string(field.begin(), end);
+}
+
+Result<std::string> admit_text(std::span<const char> field, const char* name, bool wanted,
+                               bool (*is_valid)(std::string_view)) {
+  SPACE_TRY(std::string text, text_of(field, name));
+  if (!wanted && !text.empty()) return fail(Code::invalid_argument, "this verb takes no {}", name);
+  if (wanted && !is_valid(text)) return fail(Code::invalid_argument, "the field {} is not a valid {}", name, name);
+  return text;
+}
+
+Result<void> admit_value(std::uint64_t value, const char* name, std::uint64_t min, std::uint64_t max) {
+  if (value >= min && value <= max) return {};
+  return fail(Code::invalid_argument, "{} is {}, must be {} to {}", name, value, min, max);
+}
+
+Result<void> admit_values(const VerbShape& shape, std::span<const std::uint64_t, values_count> values) {
+  for (std::size_t i = shape.values; i < values.size(); ++i)
+    if (values[i] != 0) return fail(Code::invalid_argument, "{} takes {} values", shape.name, shape.values);
+  if (shape.verb == Verb::disk_create) return admit_value(values[0], "disk size in MiB", disk_mib_min, disk_mib_max);
+  if (shape.verb != Verb::vmm_launch) return {};
+  SPACE_CHECK(admit_value(values[launch_vcpus], "number of vCPUs", 1, vcpus_max));
+  SPACE_CHECK(admit_value(values[launch_memory_mib], "memory in MiB", memory_mib_min, memory_mib_max));
+  SPACE_CHECK(admit_value(values[launch_accelerator], "accelerator", 0, static_cast<std::uint64_t>(Accelerator::kvm)));
+  return admit_value(values[launch_tsc_khz], "TSC frequency in kHz", 0, tsc_khz_max);
+}
+
+}  // namespace
+
+const VerbShape* shape_of(Verb verb) {
+  const auto found = std::ranges::find(shapes, verb, &VerbShape::verb);
+  return found == std::end(shapes) ? nullptr : found;
+}
+
+Result<Call> admit(std::span<const std::byte> datagram, std::size_t descriptors) {
+  if (datagram.size() != sizeof(Request))
+    return fail(Code::invalid_argument, "a request has {} bytes, not {}", sizeof(Request), datagram.size());
+  Request request;
+  std::memcpy(&request, datagram.data(), sizeof request);
+  if (request.protocol != protocol)
+    return fail(Code::invalid_argument, "protocol {:#x} is not {:#x}", request.protocol, protocol);
+  const VerbShape* shape = shape_of(request.verb);
+  if (shape == nullptr)
+    return fail(Code::invalid_argument, "there is no verb {}", static_cast<std::uint32_t>(request.verb));
+  if (descriptors != shape->descriptors)
+    return fail(Code::invalid_argument, "{} takes {} descriptors, not {}", shape->name, shape->descriptors, descriptors);
+  Call call{.verb = request.verb, .sequence = request.sequence};
+  SPACE_TRY(call.sandbox, admit_text(request.sandbox, "sandbox", shape->sandbox, is_sandbox_id));
+  SPACE_TRY(call.digest, admit_text(request.digest, "digest", shape->digest, is_digest));
+  SPACE_CHECK(admit_values(*shape, request.values));
+  std::ranges::copy(request.values, call.values.begin());
+  return call;
+}
+
+std::uint64_t sequence_of(std::span<const std::byte> datagram) {
+  std::uint64_t sequence = 0;
+  constexpr std::size_t offset = offsetof(Request, sequence);
+  if (datagram.size() >= offset + sizeof sequence) std::memcpy(&sequence, datagram.data() + offset, sizeof sequence);
+  return sequence;
+}
+
+Reply make_reply(std::uint64_t sequence, const std::array<std::uint64_t, values_count>& values) {
+  Reply reply{.protocol = protocol, .status = 0, .sequence = sequence};
+  std::ranges::copy(values, reply.values);
+  return reply;
+}
+
+Reply make_reply(std::uint64_t sequence, const Error& error) {
+  Reply reply{.protocol = protocol, .status = 1 + static_cast<std::uint32_t>(error.code), .sequence = sequence};
+  std::string_view text = error.message;
+  if (text.size() >= sizeof reply.message) {
+    text = text.substr(0, sizeof reply.message - 1);
+    const auto is_continuation = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };
+    while (!text.empty() && is_continuation(error.message[text.size()])) text.remove_suffix(1);
+  }
+  std::ranges::copy(text, reply.message);
+  return reply;
+}
+
+}  // namespace space::noded

@@ -1,0 +1,188 @@
+#include "noded/door.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace space::noded {
+namespace {
+
+const std::string sandbox = "i0123456789abcdefghi";
+const std::string digest(64, 'a');
+
+constexpr Verb all_verbs[] = {Verb::pool_info,   Verb::list,       Verb::template_import, Verb::template_open,
+                              Verb::template_remove, Verb::disk_create, Verb::disk_remove, Verb::slot_create,
+                              Verb::slot_remove, Verb::vmm_launch, Verb::vmm_open,        Verb::vmm_kill,
+                              Verb::vmm_exit,    Verb::vmm_forget};
+
+template <std::size_t size>
+void put(char (&field)[size], std::string_view text) {
+  std::ranges::fill(field, '\0');
+  text.copy(field, size);
+}
+
+// A request that the door admits.
+Request valid(Verb verb) {
+  Request request{.protocol = protocol, .verb = verb, .sequence = 7};
+  const VerbShape* shape = shape_of(verb);
+  if (shape->sandbox) put(request.sandbox, sandbox);
+  if (shape->digest) put(request.digest, digest);
+  if (verb == Verb::disk_create) request.values[0] = 4096;
+  if (verb == Verb::vmm_launch) {
+    request.values[launch_vcpus] = 1;
+    request.values[launch_memory_mib] = 512;
+    request.values[launch_tsc_khz] = 2'600'000;
+  }
+  return request;
+}
+
+Result<Call> admitted(const Request& request) {
+  return admit(std::as_bytes(std::span(&request, 1)), shape_of(request.verb) ? shape_of(request.verb)->descriptors : 0);
+}
+
+std::string refusal(const Request& request) {
+  const auto call = admitted(request);
+  return call ? "admitted" : call.error().message;
+}
+
+TEST(Door, AdmitsAValidRequestOfEveryVerb) {
+  for (const Verb verb : all_verbs) {
+    const auto call = admitted(valid(verb));
+    ASSERT_TRUE(call) << call.error().message;
+    EXPECT_EQ(call->verb, verb);
+    EXPECT_EQ(call->sequence, 7U);
+    EXPECT_EQ(call->sandbox, shape_of(verb)->sandbox ? sandbox : "");
+    EXPECT_EQ(call->digest, shape_of(verb)->digest ? digest : "");
+  }
+}
+
+TEST(Door, RefusesEveryOtherSize) {
+  const Request request = valid(Verb::list);
+  const auto bytes = std::as_bytes(std::span(&request, 1));
+  for (std::size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(admit(bytes.first(size), 0));
+  std::vector<std::byte> longer(bytes.begin(), bytes.end());
+  longer.push_back(std::byte{0});
+  EXPECT_FALSE(admit(longer, 0));
+}
+
+TEST(Door, RefusesEveryOtherProtocolAndVerb) {
+  Request request = valid(Verb::list);
+  request.protocol ^= 1;
+  EXPECT_THAT(refusal(request), testing::HasSubstr("protocol"));
+  for (const std::uint32_t number : {0U, 15U, 0xffffffffU}) {
+    request = valid(Verb::list);
+    request.verb = static_cast<Verb>(number);
+    EXPECT_THAT(refusal(request), testing::HasSubstr("no verb"));
+  }
+}
+
+TEST(Door, RefusesEveryOtherNumberOfDescriptors) {
+  for (const Verb verb : all_verbs) {
+    const Request request = valid(verb);
+    for (std::size_t count = 0; count <= 4; ++count)
+      EXPECT_EQ(admit(std::as_bytes(std::span(&request, 1)), count).has_value(), count == shape_of(verb)->descriptors);
+  }
+}
+
+TEST(Door, RefusesAFieldTheVerbDoesNotTakeAndWantsTheOneItTakes) {
+  for (const Verb verb : all_verbs) {
+    Request request = valid(verb);
+    put(request.sandbox, shape_of(verb)->sandbox ? "" : sandbox);
+    EXPECT_FALSE(admitted(request)) << shape_of(verb)->name;
+    request = valid(verb);
+    put(request.digest, shape_of(verb)->digest ? "" : digest);
+    EXPECT_FALSE(admitted(request)) << shape_of(verb)->name;
+  }
+}
+
+TEST(Door, RefusesEveryIdThatIsNotOne) {
+  for (const std::string_view text : {"i0123456789abcdefgh", "i0123456789abcdefghij", "x0123456789abcdefghi",
+                                      "i0123456789ABCDEFGHI", "../../../etc/passwd/", "i/../../../../../etc",
+                                      "i0123456789abcdefgh/", ".", "..", "i01234567 9abcdefghi"}) {
+    Request request = valid(Verb::vmm_kill);
+    put(request.sandbox, text);
+    EXPECT_FALSE(admitted(request)) << text;
+  }
+  for (const std::string_view text : {"aaaa", "../aaa", ""}) {
+    Request request = valid(Verb::template_open);
+    put(request.digest, text);
+    EXPECT_FALSE(admitted(request)) << text;
+  }
+  Request request = valid(Verb::template_open);
+  request.digest[3] = 'G';
+  EXPECT_FALSE(admitted(request));
+}
+
+TEST(Door, RefusesTextAfterThePaddingAndFieldsWithoutEnd) {
+  Request request = valid(Verb::vmm_kill);
+  request.sandbox[22] = 'x';
+  EXPECT_THAT(refusal(request), testing::HasSubstr("padded"));
+  std::ranges::fill(request.sandbox, 'i');
+  EXPECT_THAT(refusal(request), testing::HasSubstr("padded"));
+  request = valid(Verb::vmm_kill);
+  request.digest[71] = 'a';
+  EXPECT_FALSE(admitted(request));
+}
+
+TEST(Door, HoldsEveryValueWithinItsBounds) {
+  const struct {
+    Verb verb;
+    unsigned index;
+    std::uint64_t min, max;
+  } bounds[] = {{Verb::disk_create, 0, disk_mib_min, disk_mib_max},
+                {Verb::vmm_launch, launch_vcpus, 1, vcpus_max},
+                {Verb::vmm_launch, launch_memory_mib, memory_mib_min, memory_mib_max},
+                {Verb::vmm_launch, launch_accelerator, 0, 1},
+                {Verb::vmm_launch, launch_tsc_khz, 0, tsc_khz_max}};
+  for (const auto& bound : bounds) {
+    Request request = valid(bound.verb);
+    const auto with = [&](std::uint64_t value) {
+      request.values[bound.index] = value;
+      return admitted(request).has_value();
+    };
+    EXPECT_TRUE(with(bound.min));
+    EXPECT_TRUE(with(bound.max));
+    EXPECT_FALSE(with(bound.max + 1));
+    EXPECT_FALSE(with(UINT64_MAX));
+    if (bound.min > 0) EXPECT_FALSE(with(bound.min - 1));
+  }
+}
+
+TEST(Door, RefusesValuesTheVerbDoesNotTake) {
+  for (const Verb verb : all_verbs)
+    for (unsigned i = shape_of(verb)->values; i < values_count; ++i) {
+      Request request = valid(verb);
+      request.values[i] = 1;
+      EXPECT_FALSE(admitted(request)) << shape_of(verb)->name;
+    }
+}
+
+TEST(Reply, CarriesTheError) {
+  const Reply reply = make_reply(9, Error{Code::conflict, "it runs"});
+  EXPECT_EQ(reply.protocol, protocol);
+  EXPECT_EQ(reply.sequence, 9U);
+  EXPECT_EQ(reply.status, 1 + static_cast<std::uint32_t>(Code::conflict));
+  EXPECT_STREQ(reply.message, "it runs");
+}
+
+TEST(Reply, ALongMessageIsCutBetweenCharacters) {
+  for (std::size_t before = 170; before <= 180; ++before) {
+    const Reply reply = make_reply(1, Error{Code::internal, std::string(before, 'x') + "\u20ac\u20ac\u20ac\u20ac"});
+    const std::string_view text = reply.message;
+    ASSERT_LT(text.size(), sizeof reply.message);
+    const std::size_t tail = text.size() - std::min(before, text.size());
+    EXPECT_EQ(tail % 3, 0U) << before;
+  }
+}
+
+TEST(Reply, TheSequenceOfARefusedRequestIsEchoedWhereThereIsOne) {
+  const Request request = valid(Verb::list);
+  const auto bytes = std::as_bytes(std::span(&request, 1));
+  EXPECT_EQ(sequence_of(bytes.first(16)), 7U);
+  EXPECT_EQ(sequence_of(bytes.first(15)), 0U);
+}
+
+}  // namespace
+}  // namespace space::noded

@@ -1,0 +1,25 @@
+#include "noded/unmount.h"
+
+#include "priv/cgroup.h"
+#include "priv/folder.h"
+#include "priv/pool.h"
+#include "priv/slot.h"
+#include "priv/vmm.h"
+
+namespace space::noded {
+
+Result<void> release_everything(const priv::Layout& layout) {
+  SPACE_TRY(const auto cgroups, priv::Cgroups::find(layout.run));
+  SPACE_TRY(const auto vmms, priv::names_in(layout.vmms()));
+  for (const std::string& id : vmms)
+    if (priv::holds_processes(priv::vmm_status(layout, id).state))
+      return fail(Code::conflict, "the VM of {} runs: stop it first", id);
+  SPACE_CHECK(priv::remove_half_made_vmms(layout, cgroups));
+  for (const std::string& id : vmms) SPACE_CHECK(priv::forget_vmm(layout, cgroups, id));
+  SPACE_TRY(const auto slots, priv::names_in(layout.slots()));
+  for (const std::string& id : slots) SPACE_CHECK(priv::remove_slot(layout, id));
+  cgroups.remove_instance();
+  return priv::unmount_pool(layout);
+}
+
+}  // namespace space::noded

@@ -1,0 +1,61 @@
+// What each verb does: the admitted call, its descriptors, and the one answer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "api/noded.h"
+#include "base/fd.h"
+#include "noded/door.h"
+#include "priv/cgroup.h"
+#include "priv/layout.h"
+#include "priv/pool.h"
+#include "priv/uid_range.h"
+
+namespace space::noded {
+
+struct Answer {
+  std::array<std::uint64_t, values_count> values{};
+  Fd descriptor;
+};
+using Answerer = std::function<void(Result<Answer>)>;
+
+class Verbs {
+ public:
+  // Takes over what an earlier process left: removes what is half made, learns which uids are in use.
+  static Result<Verbs> open(priv::Layout layout, std::uint64_t pool_mib_max, std::string vmm_program);
+
+  // In the process itself, before the work: chooses the uid of a new disk.
+  Result<void> prepare(Call& call);
+  // Carries out the verb and calls `answer` exactly once. Verbs that are not at_once run in a worker, which
+  // ends when this returns; import and launch go on for long after their answer, launch as the VMM's supervisor.
+  void run(const Call& call, std::vector<Fd> descriptors, const Answerer& answer) const;
+  // In the process itself, after the work: the uid is held if and only if a disk has it.
+  void settle(const Call& call);
+
+ private:
+  Verbs(priv::Layout layout, priv::Pool pool, priv::Cgroups cgroups, std::string vmm_program);
+
+  void import_template(const Call& call, const Answerer& answer) const;
+  void launch(const Call& call, std::vector<Fd> descriptors, const Answerer& answer) const;
+  Result<Answer> carry_out(const Call& call) const;
+  Result<Answer> pool_info() const;
+  Result<Answer> list() const;
+  Result<Answer> create_disk(const Call& call) const;
+  Result<Answer> open_vmm(const std::string& id) const;
+  Result<Answer> read_exit(const std::string& id) const;
+  Result<void> require_no_vmm(const std::string& id) const;
+
+  priv::Layout layout_;
+  priv::Pool pool_;
+  priv::Cgroups cgroups_;
+  std::string vmm_program_;
+  priv::UidRange uids_;
+  std::map<std::string, uid_t> uid_of_;  // sandboxes with a disk, or one in the making
+};
+
+}  // namespace space::noded

@@ -1,0 +1,19 @@
+// Loop devices.
+#pragma once
+
+#include <string>
+
+#include "base/fd.h"
+
+namespace space::priv {
+
+// A block device over a file. The kernel detaches it by itself when nothing has it open or mounted any
+// more, so a crash at any point leaves none behind.
+struct LoopDevice {
+  Fd fd;             // keeps it attached until it is mounted
+  std::string path;  // /dev/loopN
+};
+
+Result<LoopDevice> attach_loop(const std::string& file);
+
+}  // namespace space::priv
