@@ -15,6 +15,9 @@
 namespace space {
 
 enum class MachineAccelerator : unsigned char { tcg, kvm };
+constexpr std::string_view to_string(MachineAccelerator accelerator) {
+  return accelerator == MachineAccelerator::kvm ? "kvm" : "tcg";
+}
 
 namespace effect {
 struct CreateDisk {

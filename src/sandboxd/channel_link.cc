@@ -1,0 +1,135 @@
+#include "sandboxd/channel_link.h"
+
+#include "base/ids.h"
+#include "base/log.h"
+#include "net/channel.h"
+
+namespace space {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Millis beat_interval = 5s;
+constexpr Millis beat_limit = 5s;
+// A guest may starve on a crowded machine; only a long silence is worth breaking its open streams for.
+constexpr int missed_beats_max = 6;
+constexpr Millis attach_limit = 10s;
+constexpr Millis attach_pause_min = 100ms;
+constexpr Millis attach_pause_max = 5s;
+constexpr Millis connect_limit = 2s;
+// How long QEMU needs to notice a connection that came or went.
+constexpr Millis settle = 3ms;
+
+channel::Sync make_sync(std::uint64_t epoch) {
+  channel::Sync sync;
+  sync.epoch = epoch;
+  sync.wall_clock_us = std::chrono::duration_cast<std::chrono::microseconds>(
+                           std::chrono::system_clock::now().time_since_epoch())
+                           .count();
+  fill_random(sync.entropy);
+  return sync;
+}
+
+}  // namespace
+
+ChannelLink::ChannelLink(Executor executor, std::string socket_path, Hooks hooks)
+    : executor_(executor), socket_path_(std::move(socket_path)), hooks_(std::move(hooks)), wake_(executor) {}
+
+ChannelLink::~ChannelLink() = default;
+
+std::shared_ptr<H2Session> ChannelLink::session() const {
+  return session_ && !session_->closed() ? session_ : nullptr;
+}
+
+Task<Result<void>> ChannelLink::attach(Deadline deadline) {
+  const auto self = shared_from_this();
+  SPACE_CO_TRY(const std::uint64_t epoch, hooks_.next_epoch());
+  {
+    // The guest must see a hang-up between two hosts, or bytes of the last session reach this one's parser.
+    SPACE_CO_TRY(StreamPtr hang_up, co_await connect_unix(socket_path_, deadline.at_most(connect_limit)));
+    co_await sleep_for(settle);
+  }
+  co_await sleep_for(settle);
+  SPACE_CO_TRY(StreamPtr transport, co_await connect_unix(socket_path_, deadline.at_most(connect_limit)));
+  SPACE_CO_TRY(StreamPtr stream, co_await channel::attach(std::move(transport), make_sync(epoch), deadline));
+  if (closed_) co_return fail(Code::unavailable, "the channel was closed");
+  session_ = H2Session::client(std::move(stream));
+  spawn(executor_, "channel session", drive(session_));
+  missed_beats_ = 0;
+  set_responsive(true);
+  hooks_.changed();
+  co_return Result<void>();
+}
+
+void ChannelLink::keep() {
+  spawn(executor_, "channel keeper", keep_attached());
+}
+
+void ChannelLink::close() {
+  if (std::exchange(closed_, true)) return;
+  hooks_.changed = [] {};
+  if (session_) session_->close("the sandbox is gone");
+  wake_.notify_all();
+}
+
+Task<void> ChannelLink::drive(std::shared_ptr<H2Session> session) {
+  const auto self = shared_from_this();
+  const Error ended = co_await session->run();
+  if (!closed_) log::warn("channel session ended", {{"socket", socket_path_}, log::Field(ended)});
+  hooks_.changed();
+  wake_.notify_all();
+}
+
+Task<void> ChannelLink::keep_attached() {
+  const auto self = shared_from_this();
+  Millis pause = attach_pause_min;
+  while (!closed_) {
+    if (session()) {
+      pause = attach_pause_min;
+      const bool woken = co_await wake_.wait(Deadline::after(beat_interval));
+      if (!woken && session()) co_await heart_beat();
+      continue;
+    }
+    if (auto attached = co_await attach(Deadline::after(attach_limit)); !attached && !closed_) {
+      log::warn("channel attach failed", {{"socket", socket_path_}, log::Field(attached.error())});
+      set_responsive(false);
+      co_await wake_.wait(Deadline::after(pause));
+      pause = std::min(pause * 2, attach_pause_max);
+    }
+  }
+}
+
+Task<void> ChannelLink::heart_beat() {
+  const auto session = session_;
+  const auto answered = co_await session->ping(Deadline::after(beat_limit));
+  if (answered) {
+    missed_beats_ = 0;
+    set_responsive(true);
+    co_return;
+  }
+  set_responsive(false);
+  if (++missed_beats_ >= missed_beats_max) session->close("the guest no longer answers");
+}
+
+void ChannelLink::set_responsive(bool responsive) {
+  if (std::exchange(responsive_, responsive) != responsive) hooks_.changed();
+}
+
+Task<Result<JsonObject>> ChannelLink::control(std::string name, JsonObject body, Deadline deadline) {
+  const auto session = this->session();
+  if (!session) co_return fail(Code::unavailable, "the guest is not attached");
+  CallRequest request;
+  request.path = "/control/" + name;
+  request.body = to_text(body);
+  auto response = co_await session->call(std::move(request), deadline);
+  if (!response) co_return wrap(std::move(response).error(), "guest call " + name);
+  auto answer = parse_json_object(response->body, "the guest's answer");
+  if (response->status == 200) co_return answer;
+  // What the guest says is hostile text: bounded here, escaped wherever it is printed.
+  std::string message = "no message";
+  if (answer)
+    if (auto text = text_member(*answer, "message"); text && *text) message = (*text)->substr(0, 200);
+  co_return fail(Code::internal, "guest call {} answered {}: {}", name, response->status, message);
+}
+
+}  // namespace space

@@ -1,0 +1,61 @@
+// ChannelLink: one sandbox's private channel (api/channel.md), attached and kept attached.
+//
+// Connects to the socket QEMU listens on, synchronises, holds the HTTP/2 session. A heart-beat every 5 s
+// finds a guest that no longer answers; a session that ended is attached anew for as long as the link is
+// open. Everything waits here, in this sandbox's own coroutines: a silent guest delays nobody else.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/json.h"
+#include "net/h2_session.h"
+
+namespace space {
+
+class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
+ public:
+  struct Hooks {
+    // The number of the next attach, larger than every one before.
+    std::function<Result<std::uint64_t>()> next_epoch;
+    // The session came or went, or the guest fell silent or spoke again.
+    std::function<void()> changed;
+  };
+
+  ChannelLink(Executor executor, std::string socket_path, Hooks hooks);
+  ~ChannelLink();
+
+  // One attach, for a guest that is booting: waits until it answers or the deadline passes.
+  Task<Result<void>> attach(Deadline deadline);
+  // From now on keeps it attached and watches it, until close().
+  void keep();
+  // Resets every stream. No hook is called any more.
+  void close();
+
+  // nullptr while not attached.
+  std::shared_ptr<H2Session> session() const;
+  // False once a heart-beat or an attach went unanswered, until one is answered.
+  bool responsive() const { return responsive_; }
+
+  // POST /control/<name>; an answer other than 200 is an error with the guest's message.
+  Task<Result<JsonObject>> control(std::string name, JsonObject body, Deadline deadline);
+
+ private:
+  Task<void> keep_attached();
+  Task<void> heart_beat();
+  Task<void> drive(std::shared_ptr<H2Session> session);
+  void set_responsive(bool responsive);
+
+  Executor executor_;
+  std::string socket_path_;
+  Hooks hooks_;
+  std::shared_ptr<H2Session> session_;
+  Event wake_;
+  int missed_beats_ = 0;
+  bool responsive_ = true;
+  bool closed_ = false;
+};
+
+}  // namespace space

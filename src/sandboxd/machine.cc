@@ -1,0 +1,186 @@
+#include "sandboxd/machine.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "base/log.h"
+#include "sandboxd/race.h"
+
+namespace space {
+namespace asio = boost::asio;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Millis undo_limit = 10s;
+constexpr Millis qmp_limit = 15s;
+constexpr Millis end_poll = 10ms;
+// The node manager's reaper writes the cause down a moment after the process is gone.
+constexpr Millis cause_limit = 1500ms;
+constexpr Millis cause_poll = 20ms;
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+
+}  // namespace
+
+Machine::Machine(Host host, std::string id, ChannelLink::Hooks hooks)
+    : host_(std::move(host)),
+      id_(std::move(id)),
+      changed_(hooks.changed),
+      channel_(std::make_shared<ChannelLink>(host_.executor, channel_path(folder()), std::move(hooks))),
+      interrupted_(host_.executor) {}
+
+Task<Result<void>> Machine::apply(Effect effect, Deadline deadline) {
+  auto task =
+      std::visit(Overloaded{
+                     [&](const effect::CreateDisk& disk) {
+                       return host_.noded.disk_create(id_, disk.template_digest, disk.disk_mib, deadline);
+                     },
+                     [&](const effect::CreateSlot&) { return host_.noded.slot_create(id_, deadline); },
+                     [&](const effect::OpenSockets&) { return open_sockets(); },
+                     [&](const effect::LaunchVmm& vmm) { return launch(vmm, deadline); },
+                     [&](const effect::ConnectQmp&) { return while_alive(connect_qmp(deadline)); },
+                     [&](const effect::AttachChannel&) { return while_alive(channel_->attach(deadline)); },
+                     [&](const effect::SetIdentity&) { return while_alive(set_identity(deadline)); },
+                     [&](const effect::InitGuest&) { return while_alive(init_guest(deadline)); },
+                 },
+                 effect);
+  if (interruption_) co_return std::unexpected(*interruption_);
+  co_return co_await std::move(task);
+}
+
+Task<Result<void>> Machine::undo(Undo undo) {
+  const Deadline deadline = Deadline::after(undo_limit);
+  switch (undo) {
+    case Undo::none:
+      co_return Result<void>();
+    case Undo::close_channel:
+      channel_->close();
+      co_return Result<void>();
+    case Undo::end_vmm:
+      co_return co_await end_vmm();
+    case Undo::remove_sockets:
+      co_return remove_vm_sockets(folder());
+    case Undo::remove_slot:
+      co_return co_await host_.noded.slot_remove(id_, deadline);
+    case Undo::remove_disk:
+      co_return co_await host_.noded.disk_remove(id_, deadline);
+  }
+  __builtin_unreachable();
+}
+
+Task<Result<void>> Machine::open_sockets() {
+  SPACE_CO_TRY(sockets_, open_vm_sockets(folder()));
+  co_return Result<void>();
+}
+
+Task<Result<void>> Machine::launch(effect::LaunchVmm spec, Deadline deadline) {
+  SPACE_CO_TRY(Vmm vmm, co_await host_.noded.vmm_launch(id_, spec, host_.tsc_khz, sockets_.qmp.get(),
+                                                        sockets_.channel.get(), deadline));
+  // From here on only QEMU listens: when it is gone, connecting is refused instead of waiting for ever.
+  sockets_ = {};
+  watch(std::move(vmm));
+  co_return Result<void>();
+}
+
+Task<Result<void>> Machine::connect_qmp(Deadline deadline) {
+  SPACE_CO_TRY(StreamPtr stream, co_await connect_unix(qmp_path(folder()), deadline));
+  const std::weak_ptr<Machine> weak = weak_from_this();
+  auto on_event = [weak](vmm::QmpEvent event) {
+    if (const auto self = weak.lock(); self && event == vmm::QmpEvent::guest_panicked)
+      self->guest_panicked_ = true;
+  };
+  SPACE_CO_TRY(qmp_, co_await vmm::Qmp::open(std::move(stream), std::move(on_event), deadline));
+  co_return Result<void>();
+}
+
+Task<void> Machine::reconnect_qmp() {
+  const auto self = shared_from_this();
+  if (const auto connected = co_await while_alive(connect_qmp(Deadline::after(qmp_limit)));
+      !connected && !dead_)
+    log::warn("QMP is not reachable", {{"sandbox", id_}, log::Field(connected.error())});
+}
+
+Task<Result<void>> Machine::set_identity(Deadline deadline) {
+  SPACE_CO_CHECK(co_await channel_->control("identity", {{"sandbox_id", id_}, {"hostname", id_}}, deadline));
+  co_return Result<void>();
+}
+
+Task<Result<void>> Machine::init_guest(Deadline deadline) {
+  GuestInit init = std::exchange(guest_init_, {});
+  JsonObject body{{"access_token", init.access_token.reveal()}, {"env", init.env.reveal()}};
+  if (init.default_user) body["default_user"] = *init.default_user;
+  if (init.default_workdir) body["default_workdir"] = *init.default_workdir;
+  SPACE_CO_CHECK(co_await channel_->control("init", std::move(body), deadline));
+  co_return Result<void>();
+}
+
+Task<Result<void>> Machine::adopt() {
+  SPACE_CO_TRY(Vmm vmm, co_await host_.noded.vmm_open(id_, Deadline::after(undo_limit)));
+  watch(std::move(vmm));
+  spawn(host_.executor, "QMP reconnect", reconnect_qmp());
+  keep();
+  co_return Result<void>();
+}
+
+void Machine::interrupt(Error reason) {
+  interruption_ = std::move(reason);
+  interrupted_.notify_all();
+}
+
+void Machine::watch(Vmm vmm) {
+  pid_ = vmm.pid;
+  launched_ = true;
+  spawn(host_.executor, "VMM watch", watch_death(std::move(vmm.pidfd)));
+}
+
+Task<void> Machine::watch_death(Fd pidfd) {
+  const auto self = shared_from_this();
+  asio::posix::stream_descriptor watched(host_.executor, pidfd.release());
+  co_await watched.async_wait(asio::posix::stream_descriptor::wait_read, asio::as_tuple(asio::use_awaitable));
+  dead_ = true;
+  pid_ = 0;
+  interrupted_.notify_all();
+  changed_();
+}
+
+Task<Result<void>> Machine::while_alive(Task<Result<void>> task) {
+  std::optional<Result<void>> outcome;
+  if (!dead_) outcome = co_await race(std::move(task), interrupted_);
+  if (interruption_) co_return std::unexpected(*interruption_);
+  if (dead_) co_return fail(Code::unavailable, "{}", co_await cause_of_death());
+  co_return *std::move(outcome);
+}
+
+Task<std::string> Machine::cause_of_death() {
+  const Deadline deadline = Deadline::after(cause_limit);
+  while (true) {
+    const auto exit = co_await host_.noded.vmm_exit(id_, deadline);
+    if (exit) co_return guest_panicked_ ? "the guest's kernel panicked" : describe(*exit);
+    if (deadline.passed() || (exit.error().code != Code::not_found && exit.error().code != Code::unavailable))
+      co_return "its VMM ended, the cause is unknown: " + exit.error().message;
+    co_await sleep_for(cause_poll);
+  }
+}
+
+Task<Result<void>> Machine::end_vmm() {
+  const Deadline deadline = Deadline::after(undo_limit);
+  if (auto killed = co_await host_.noded.vmm_kill(id_, deadline);
+      !killed && killed.error().code != Code::not_found)
+    co_return killed;
+  while (true) {
+    auto forgotten = co_await host_.noded.vmm_forget(id_, deadline);
+    if (forgotten || forgotten.error().code == Code::not_found) co_return Result<void>();
+    const bool ending =
+        forgotten.error().code == Code::conflict || forgotten.error().code == Code::unavailable;
+    if (!ending || deadline.passed()) co_return forgotten;
+    co_await sleep_for(end_poll);
+  }
+}
+
+}  // namespace space

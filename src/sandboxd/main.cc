@@ -1,0 +1,59 @@
+// space-sandboxd, the sandbox manager: the truth about this node's live sandboxes. Unprivileged.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <cstdlib>
+
+#include "base/log.h"
+#include "sandboxd/control_link.h"
+#include "sandboxd/node.h"
+
+namespace {
+
+space::NodeOptions parse(int argc, char** argv) {
+  space::NodeOptions options;
+  std::string accelerator = "auto";
+  CLI::App app("SPACE sandbox manager");
+  app.add_option("--state", options.state_folder, "folder that outlives a reboot")->capture_default_str();
+  app.add_option("--run", options.run_folder, "folder for sockets")->capture_default_str();
+  app.add_option("--accelerator", accelerator, "auto probes KVM")
+      ->check(CLI::IsMember({"auto", "tcg", "kvm"}));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int status = app.exit(error);
+    std::exit(status);
+  }
+  if (accelerator == "tcg") options.accelerator = space::MachineAccelerator::tcg;
+  if (accelerator == "kvm") options.accelerator = space::MachineAccelerator::kvm;
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace space;
+  log::init("space-sandboxd");
+  ::umask(0077);
+  ::signal(SIGPIPE, SIG_IGN);
+  const auto options = parse(argc, argv);
+
+  boost::asio::io_context loop;
+  const auto node = Node::open(loop.get_executor(), options);
+  if (!node) {
+    log::error("cannot start", {log::Field(node.error())});
+    return 1;
+  }
+  boost::asio::signal_set stop(loop, SIGTERM, SIGINT);
+  stop.async_wait([&](boost::system::error_code, int) { loop.stop(); });
+  spawn(loop.get_executor(), "node", (*node)->run());
+  log::info("started");
+  loop.run();
+
+  // Stopping is a crash with a log line: what must survive is on disk already, and the VMs run on.
+  log::info("stopped");
+  std::_Exit(0);
+}

@@ -1,0 +1,73 @@
+#include "sandboxd/node.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "sandboxd/control_link.h"
+#include "sandboxd/tsc.h"
+
+namespace space {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Millis reconcile_limit = 10s;
+constexpr Millis reconcile_pause = 1s;
+
+Result<void> make_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno(errno, "make folder " + path);
+  return {};
+}
+
+Result<Fd> lock_folder(const std::string& folder) {
+  SPACE_TRY(Fd lock, open_fd(folder + "/lock", O_RDWR | O_CREAT, 0600));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+    return fail(Code::conflict, "another sandbox manager uses {}", folder);
+  return lock;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Node>> Node::open(const Executor& executor, NodeOptions options) {
+  const std::string state = options.state_folder + "/sandboxd";
+  const std::string run = options.run_folder + "/sandboxd";
+  for (const std::string& folder : {state, run, run + "/vm"}) SPACE_CHECK(make_folder(folder));
+  SPACE_TRY(Fd lock, lock_folder(state));
+  SPACE_TRY(Journal journal, Journal::open(state + "/journal.db"));
+  return std::unique_ptr<Node>(new Node(executor, options, std::move(lock), std::move(journal)));
+}
+
+Node::Node(const Executor& executor, const NodeOptions& options, Fd lock, Journal journal)
+    : options_(options),
+      lock_(std::move(lock)),
+      journal_(std::move(journal)),
+      events_(executor),
+      noded_(executor, options.run_folder + "/noded/noded.sock"),
+      host_{executor, noded_, options.run_folder + "/sandboxd/vm", measure_tsc_khz()},
+      manager_(host_, journal_, events_),
+      templates_(noded_),
+      accelerator_(host_, templates_, options.state_folder + "/sandboxd/accelerator.json",
+                   options.accelerator),
+      rpc_({journal_.node_id(), noded_, manager_, templates_, events_, accelerator_}) {}
+
+Task<void> Node::run() {
+  while (true) {
+    const auto done = co_await manager_.reconcile(Deadline::after(reconcile_limit));
+    if (done) break;
+    log::warn("reconcile failed, will be repeated", {log::Field(done.error())});
+    co_await sleep_for(reconcile_pause);
+  }
+  spawn(host_.executor, "accelerator probe", probe_accelerator());
+  co_await serve_control(options_.run_folder + "/control/node.sock", rpc_.handlers());
+}
+
+Task<void> Node::probe_accelerator() {
+  const MachineAccelerator accelerator = co_await accelerator_.get();
+  log::info("accelerator", {{"name", to_string(accelerator)}});
+}
+
+}  // namespace space

@@ -1,0 +1,43 @@
+// Node: every part of the sandbox manager, put together.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/fd.h"
+#include "sandboxd/rpc.h"
+
+namespace space {
+
+struct NodeOptions {
+  std::string state_folder = "/var/lib/space";
+  std::string run_folder = "/run/space";
+  std::optional<MachineAccelerator> accelerator;  // unset: probe
+};
+
+class Node {
+ public:
+  // Takes the state folder for itself; conflict when another process has it.
+  static Result<std::unique_ptr<Node>> open(const Executor& executor, NodeOptions options);
+
+  // Reconciles, then serves the control plane until the loop stops.
+  Task<void> run();
+
+ private:
+  Node(const Executor& executor, const NodeOptions& options, Fd lock, Journal journal);
+  Task<void> probe_accelerator();
+
+  NodeOptions options_;
+  Fd lock_;
+  Journal journal_;
+  EventLog events_;
+  NodedClient noded_;
+  Machine::Host host_;
+  Manager manager_;
+  Templates templates_;
+  AcceleratorChoice accelerator_;
+  NodeRpc rpc_;
+};
+
+}  // namespace space

@@ -1,0 +1,234 @@
+#include "sandboxd/noded_client.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/log.h"
+
+namespace space {
+namespace {
+
+using namespace std::chrono_literals;
+using noded::Verb;
+
+constexpr Millis reconnect_pause = 50ms;
+constexpr std::size_t manifest_limit_bytes = 1024 * 1024;
+constexpr std::size_t list_limit_bytes = 64 * 1024 * 1024;
+
+static_assert(shape_limits::vcpus_max <= static_cast<std::int64_t>(noded::vcpus_max));
+static_assert(shape_limits::memory_mib_min >= static_cast<std::int64_t>(noded::memory_mib_min) &&
+              shape_limits::memory_mib_max <= static_cast<std::int64_t>(noded::memory_mib_max));
+static_assert(shape_limits::disk_mib_min >= static_cast<std::int64_t>(noded::disk_mib_min) &&
+              shape_limits::disk_mib_max <= static_cast<std::int64_t>(noded::disk_mib_max));
+
+template <std::size_t n>
+void put(char (&field)[n], std::string_view text) {
+  std::memcpy(field, text.data(), std::min(text.size(), n - 1));
+}
+
+template <std::size_t n>
+std::string take(const char (&field)[n]) {
+  return std::string(field, ::strnlen(field, n));
+}
+
+noded::Request request(Verb verb, std::string_view sandbox = {}, std::string_view digest = {}) {
+  noded::Request result{};
+  result.protocol = noded::protocol;
+  result.verb = verb;
+  put(result.sandbox, sandbox);
+  put(result.digest, digest);
+  return result;
+}
+
+Error error_of(const noded::Reply& reply) {
+  const auto code = reply.status - 1;
+  return {code <= static_cast<std::uint32_t>(Code::internal) ? static_cast<Code>(code) : Code::internal,
+          take(reply.message)};
+}
+
+// A file handed over by descriptor, from its beginning whatever its offset.
+Result<std::string> read_whole(const Fd& fd, std::size_t limit_bytes) {
+  struct stat info{};
+  if (::fstat(fd.get(), &info) != 0) return fail_errno(errno, "size of a received file");
+  const auto size = static_cast<std::size_t>(info.st_size);
+  if (size > limit_bytes)
+    return fail(Code::exhausted, "a received file is larger than {} bytes", limit_bytes);
+  std::string content(size, '\0');
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::pread(fd.get(), content.data() + done, size - done, static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail_errno(errno, "read a received file");
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  content.resize(done);
+  return content;
+}
+
+// The writer of the pipe reports one byte: 0 or an errno. No byte: it died.
+Task<Result<void>> await_outcome(Fd fd, std::string what) {
+  namespace asio = boost::asio;
+  asio::posix::stream_descriptor pipe(co_await asio::this_coro::executor, fd.release());
+  std::uint8_t outcome = 0;
+  auto [error, size] =
+      co_await pipe.async_read_some(asio::buffer(&outcome, 1), asio::as_tuple(asio::use_awaitable));
+  if (error || size != 1) co_return fail(Code::internal, "{}: the worker ended without a result", what);
+  if (outcome != 0) co_return fail_errno(outcome, what);
+  co_return Result<void>();
+}
+
+void add(KernelHoldings& holdings, const noded::ListRecord& record) {
+  std::string id = take(record.id);
+  switch (record.kind) {
+    case noded::Kind::template_:
+      holdings.templates.push_back(std::move(id));
+      break;
+    case noded::Kind::disk:
+      holdings.sandboxes[id].disk = true;
+      break;
+    case noded::Kind::slot:
+      holdings.sandboxes[id].slot = true;
+      break;
+    case noded::Kind::vmm:
+      holdings.sandboxes[id].vmm = true;
+      break;
+    case noded::Kind::vmm_exited:
+      holdings.sandboxes[id].vmm_exit = true;
+      break;
+  }
+}
+
+}  // namespace
+
+std::string describe(const VmmExit& exit) {
+  if (exit.out_of_memory) return "its VMM ran out of memory";
+  if (exit.signal != 0) return fmt::format("its VMM was killed by signal {}", exit.signal);
+  if (exit.status == 0) return "the guest powered off";
+  return fmt::format("its VMM exited with status {}", exit.status);
+}
+
+NodedClient::NodedClient(Executor executor, std::string socket_path)
+    : executor_(std::move(executor)), socket_path_(std::move(socket_path)) {}
+
+NodedClient::~NodedClient() {
+  if (link_) link_->close();
+}
+
+Task<Result<NodedClient::Answer>> NodedClient::call(noded::Request request, std::vector<int> fds,
+                                                    Deadline deadline) {
+  while (true) {
+    if (!link_ || link_->broken()) link_ = NodedLink::connect(executor_, socket_path_);
+    if (!link_) {
+      const int error = errno;
+      if (deadline.passed())
+        co_return fail(Code::unavailable, "the node manager is not running: {}", strerror(error));
+      co_await sleep_for(std::min(reconnect_pause, deadline.left() + 1ms));
+      continue;
+    }
+    request.sequence = ++sequence_;
+    const auto link = link_;
+    SPACE_CO_TRY(auto received, co_await link->exchange(request, fds, deadline));
+    if (!received) continue;
+    if (received->reply.status != 0) co_return std::unexpected(error_of(received->reply));
+    Answer answer;
+    std::ranges::copy(received->reply.values, answer.values);
+    answer.fd = std::move(received->fd);
+    co_return answer;
+  }
+}
+
+Task<Result<void>> NodedClient::command(noded::Request request, Deadline deadline) {
+  SPACE_CO_CHECK(co_await call(request, {}, deadline));
+  co_return Result<void>();
+}
+
+Task<Result<PoolInfo>> NodedClient::pool_info(Deadline deadline) {
+  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::pool_info), {}, deadline));
+  co_return PoolInfo{answer.values[0], answer.values[1]};
+}
+
+Task<Result<KernelHoldings>> NodedClient::list(Deadline deadline) {
+  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::list), {}, deadline));
+  SPACE_CO_TRY(const std::string content, read_whole(answer.fd, list_limit_bytes));
+  KernelHoldings holdings;
+  for (std::size_t at = 0; at + sizeof(noded::ListRecord) <= content.size();
+       at += sizeof(noded::ListRecord)) {
+    noded::ListRecord record;
+    std::memcpy(&record, content.data() + at, sizeof record);
+    add(holdings, record);
+  }
+  co_return holdings;
+}
+
+Task<Result<void>> NodedClient::template_import(std::string digest, Deadline deadline) {
+  SPACE_CO_TRY(Answer answer, co_await call(request(Verb::template_import, {}, digest), {}, deadline));
+  co_return co_await with_deadline(await_outcome(std::move(answer.fd), "import template " + digest), deadline,
+                                   "import of template " + digest);
+}
+
+Task<Result<std::string>> NodedClient::template_manifest(std::string digest, Deadline deadline) {
+  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::template_open, {}, digest), {}, deadline));
+  co_return read_whole(answer.fd, manifest_limit_bytes);
+}
+
+Task<Result<void>> NodedClient::template_remove(std::string digest, Deadline deadline) {
+  return command(request(Verb::template_remove, {}, digest), deadline);
+}
+
+Task<Result<void>> NodedClient::disk_create(std::string id, std::string digest, std::int64_t disk_mib,
+                                            Deadline deadline) {
+  auto message = request(Verb::disk_create, id, digest);
+  message.values[0] = static_cast<std::uint64_t>(disk_mib);
+  return command(message, deadline);
+}
+
+Task<Result<void>> NodedClient::disk_remove(std::string id, Deadline deadline) {
+  return command(request(Verb::disk_remove, id), deadline);
+}
+
+Task<Result<void>> NodedClient::slot_create(std::string id, Deadline deadline) {
+  return command(request(Verb::slot_create, id), deadline);
+}
+
+Task<Result<void>> NodedClient::slot_remove(std::string id, Deadline deadline) {
+  return command(request(Verb::slot_remove, id), deadline);
+}
+
+Task<Result<Vmm>> NodedClient::vmm_launch(std::string id, effect::LaunchVmm machine, std::uint64_t tsc_khz,
+                                          int qmp_listener, int channel_listener, Deadline deadline) {
+  auto message = request(Verb::vmm_launch, id);
+  message.values[noded::launch_vcpus] = static_cast<std::uint64_t>(machine.vcpus);
+  message.values[noded::launch_memory_mib] = static_cast<std::uint64_t>(machine.memory_mib);
+  message.values[noded::launch_accelerator] = static_cast<std::uint64_t>(
+      machine.accelerator == MachineAccelerator::kvm ? noded::Accelerator::kvm : noded::Accelerator::tcg);
+  message.values[noded::launch_tsc_khz] = tsc_khz;
+  SPACE_CO_TRY(Answer answer, co_await call(message, {qmp_listener, channel_listener}, deadline));
+  co_return Vmm{std::move(answer.fd), static_cast<pid_t>(answer.values[0])};
+}
+
+Task<Result<Vmm>> NodedClient::vmm_open(std::string id, Deadline deadline) {
+  SPACE_CO_TRY(Answer answer, co_await call(request(Verb::vmm_open, id), {}, deadline));
+  co_return Vmm{std::move(answer.fd), static_cast<pid_t>(answer.values[0])};
+}
+
+Task<Result<void>> NodedClient::vmm_kill(std::string id, Deadline deadline) {
+  return command(request(Verb::vmm_kill, id), deadline);
+}
+
+Task<Result<VmmExit>> NodedClient::vmm_exit(std::string id, Deadline deadline) {
+  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::vmm_exit, id), {}, deadline));
+  co_return VmmExit{static_cast<int>(answer.values[noded::exit_signal]),
+                    static_cast<int>(answer.values[noded::exit_status]), answer.values[noded::exit_oom] != 0};
+}
+
+Task<Result<void>> NodedClient::vmm_forget(std::string id, Deadline deadline) {
+  return command(request(Verb::vmm_forget, id), deadline);
+}
+
+}  // namespace space

@@ -1,0 +1,91 @@
+// NodedClient: the verbs of space-noded (api/noded.h) as coroutines.
+//
+// Every verb is idempotent, so a call whose connection breaks (the node manager was restarted) is sent again
+// on the next connection, until its deadline. Calls may overlap. Belongs to the loop; outlives every call.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/noded.h"
+#include "base/fd.h"
+#include "core/reconcile.h"
+#include "core/start_plan.h"
+#include "net/task.h"
+#include "sandboxd/noded_link.h"
+
+namespace space {
+
+struct PoolInfo {
+  std::uint64_t free_bytes = 0;
+  std::uint64_t total_bytes = 0;
+};
+
+struct Vmm {
+  Fd pidfd;  // readable when it ends
+  pid_t pid = 0;
+};
+
+struct VmmExit {
+  int signal = 0;  // 0: exited by itself
+  int status = 0;
+  bool out_of_memory = false;
+};
+// "its VMM was killed by signal 9"
+std::string describe(const VmmExit& exit);
+
+struct KernelHoldings {
+  std::map<std::string, Holdings> sandboxes;  // by id
+  std::vector<std::string> templates;         // digests
+};
+
+class NodedClient {
+ public:
+  NodedClient(Executor executor, std::string socket_path);
+  ~NodedClient();
+  NodedClient(const NodedClient&) = delete;
+  NodedClient& operator=(const NodedClient&) = delete;
+
+  Task<Result<PoolInfo>> pool_info(Deadline deadline);
+  Task<Result<KernelHoldings>> list(Deadline deadline);
+
+  Task<Result<void>> template_import(std::string digest, Deadline deadline);  // returns after the copy
+  Task<Result<std::string>> template_manifest(std::string digest, Deadline deadline);
+  Task<Result<void>> template_remove(std::string digest, Deadline deadline);
+
+  Task<Result<void>> disk_create(std::string id, std::string digest, std::int64_t disk_mib,
+                                 Deadline deadline);
+  Task<Result<void>> disk_remove(std::string id, Deadline deadline);
+  Task<Result<void>> slot_create(std::string id, Deadline deadline);
+  Task<Result<void>> slot_remove(std::string id, Deadline deadline);
+
+  // The listening sockets stay the caller's.
+  Task<Result<Vmm>> vmm_launch(std::string id, effect::LaunchVmm machine, std::uint64_t tsc_khz,
+                               int qmp_listener, int channel_listener, Deadline deadline);
+  Task<Result<Vmm>> vmm_open(std::string id,
+                             Deadline deadline);  // not_found: none runs; unavailable: it just begins or ends
+  Task<Result<void>> vmm_kill(std::string id, Deadline deadline);
+  Task<Result<VmmExit>> vmm_exit(
+      std::string id, Deadline deadline);  // not_found: runs, or never ran; unavailable: just ended
+  Task<Result<void>> vmm_forget(std::string id, Deadline deadline);  // conflict: processes are left
+
+ private:
+  struct Answer {
+    std::uint64_t values[noded::values_count] = {};
+    Fd fd;
+  };
+  Task<Result<Answer>> call(noded::Request request, std::vector<int> fds, Deadline deadline);
+  Task<Result<void>> command(noded::Request request, Deadline deadline);
+
+  Executor executor_;
+  std::string socket_path_;
+  std::shared_ptr<NodedLink> link_;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace space

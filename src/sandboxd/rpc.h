@@ -1,0 +1,49 @@
+// NodeRpc: serves api/node-rpc.md. Every call and tunnel is its own coroutine of the session that asked.
+#pragma once
+
+#include <string>
+
+#include "net/h2_session.h"
+#include "sandboxd/accelerator_choice.h"
+#include "sandboxd/events.h"
+#include "sandboxd/manager.h"
+#include "sandboxd/templates.h"
+
+namespace space {
+
+class NodeRpc {
+ public:
+  // All outlive every session.
+  struct Parts {
+    std::string node_id;
+    NodedClient& noded;
+    Manager& manager;
+    Templates& templates;
+    EventLog& events;
+    AcceleratorChoice& accelerator;
+  };
+  explicit NodeRpc(Parts parts) : parts_(std::move(parts)) {}
+
+  // Refer to this object.
+  H2Handlers handlers();
+
+  Task<CallResponse> call(CallRequest request);
+
+ private:
+  using Answer = Task<Result<JsonObject>>;
+  Answer dispatch(std::string path, JsonObject body);
+  Answer hello(JsonObject body);
+  Answer create(JsonObject body);
+  Answer remove(JsonObject body);
+  Answer get(JsonObject body);
+  Answer list(JsonObject body);
+  Answer stats(JsonObject body);
+  Answer events(JsonObject body);
+  Answer list_templates(JsonObject body);
+  Answer import_template(JsonObject body);
+  Answer remove_template(JsonObject body);
+
+  Parts parts_;
+};
+
+}  // namespace space

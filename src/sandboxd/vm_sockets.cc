@@ -1,0 +1,48 @@
+#include "sandboxd/vm_sockets.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace space {
+namespace {
+
+Result<Fd> listen_on(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path)
+    return fail(Code::invalid_argument, "socket path of {} bytes is too long: choose a shorter --run folder",
+                path.size());
+  std::memcpy(address.sun_path, path.data(), path.size());
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove an old socket");
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return fail_errno(errno, "make a socket");
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return fail_errno(errno, "bind a socket");
+  if (::listen(fd.get(), 4) != 0) return fail_errno(errno, "listen on a socket");
+  return fd;
+}
+
+}  // namespace
+
+Result<VmSockets> open_vm_sockets(const std::string& folder) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return fail_errno(errno, "make the VM's socket folder");
+  SPACE_TRY(Fd qmp, listen_on(qmp_path(folder)));
+  SPACE_TRY(Fd channel, listen_on(channel_path(folder)));
+  return VmSockets{std::move(qmp), std::move(channel)};
+}
+
+Result<void> remove_vm_sockets(const std::string& folder) {
+  for (const std::string& path : {qmp_path(folder), channel_path(folder)})
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove a VM's socket");
+  if (::rmdir(folder.c_str()) != 0 && errno != ENOENT)
+    return fail_errno(errno, "remove a VM's socket folder");
+  return {};
+}
+
+}  // namespace space
