@@ -1,0 +1,86 @@
+#include "guest/cgroup.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+
+#include "base/bytes.h"
+
+namespace space::guest {
+
+namespace {
+
+Result<void> make_cgroup(const std::string& path) {
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return fail_errno(errno, fmt::format("make {}", path));
+  return {};
+}
+
+Result<void> write_control(int folder, const char* name, std::string_view value) {
+  const Fd fd(::openat(folder, name, O_WRONLY | O_CLOEXEC));
+  if (!fd) return fail_errno(errno, fmt::format("open {}", name));
+  return write_all(fd.get(), as_bytes(value));
+}
+
+Result<std::uint64_t> read_number(int folder, const char* name, std::string_view key) {
+  const Fd fd(::openat(folder, name, O_RDONLY | O_CLOEXEC));
+  if (!fd) return fail_errno(errno, fmt::format("open {}", name));
+  std::array<char, 4096> text;
+  const ssize_t count = ::read(fd.get(), text.data(), text.size());
+  if (count < 0) return fail_errno(errno, fmt::format("read {}", name));
+  const auto value = keyed_number({text.data(), static_cast<std::size_t>(count)}, key);
+  if (!value) return fail(Code::internal, "{} has no {}", name, key);
+  return *value;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> keyed_number(std::string_view text, std::string_view key) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line.starts_with(key)) continue;
+    line.remove_prefix(key.size());
+    const std::size_t digits = line.find_first_not_of(": \t");
+    if (digits == 0 || digits == std::string_view::npos) continue;  // a longer key, or no value
+    std::uint64_t value = 0;
+    if (std::from_chars(line.data() + digits, line.data() + line.size(), value).ec == std::errc()) return value;
+  }
+  return std::nullopt;
+}
+
+Result<Cgroups> Cgroups::create(const std::string& root) {
+  SPACE_CHECK(make_cgroup(root));
+  SPACE_CHECK(make_cgroup(root + "/daemon"));
+  SPACE_CHECK(make_cgroup(root + "/user"));
+  SPACE_TRY(const Fd daemon, open_fd(root + "/daemon", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  SPACE_CHECK(write_control(daemon.get(), "cgroup.procs", "0"));
+  Cgroups result;
+  SPACE_TRY(result.user_, open_fd(root + "/user", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return result;
+}
+
+Task<Result<void>> Cgroups::freeze(Deadline deadline) {
+  SPACE_CO_CHECK(write_control(user_.get(), "cgroup.freeze", "1"));
+  for (;;) {
+    SPACE_CO_TRY(const std::uint64_t frozen, read_number(user_.get(), "cgroup.events", "frozen"));
+    if (frozen != 0) co_return Result<void>();
+    if (deadline.passed()) co_return fail(Code::deadline, "the user cgroup did not freeze in time");
+    co_await sleep_for(Millis(1));
+  }
+}
+
+Result<void> Cgroups::thaw() { return write_control(user_.get(), "cgroup.freeze", "0"); }
+
+Result<std::uint64_t> Cgroups::cpu_used_us() const { return read_number(user_.get(), "cpu.stat", "usage_usec"); }
+
+Result<bool> Cgroups::populated() const {
+  SPACE_TRY(const std::uint64_t populated, read_number(user_.get(), "cgroup.events", "populated"));
+  return populated != 0;
+}
+
+}  // namespace space::guest

@@ -1,0 +1,89 @@
+#include "guest/channel_service.h"
+
+#include <charconv>
+
+#include "base/log.h"
+#include "guest/clock_entropy.h"
+
+namespace space::guest {
+
+namespace {
+
+constexpr Millis dial_limit{5'000};
+constexpr Millis pause_after_failure{5};
+
+// Before the host hears an answer: nothing may run on a copied clock or copied randomness.
+void apply_sync(const channel::Sync& sync) {
+  if (const auto added = add_entropy(sync.entropy); !added)
+    log::error("entropy of the host not added", {log::Field(added.error())});
+  if (const auto stepped = set_wall_clock(sync.wall_clock_us); !stepped)
+    log::error("clock of the host not taken", {log::Field(stepped.error())});
+}
+
+
+}  // namespace
+
+std::optional<std::uint16_t> tunnel_port(std::string_view authority) {
+  constexpr std::string_view host = "localhost:";
+  if (!authority.starts_with(host)) return std::nullopt;
+  authority.remove_prefix(host.size());
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(authority.data(), authority.data() + authority.size(), port);
+  if (error != std::errc() || end != authority.data() + authority.size() || port == 0) return std::nullopt;
+  return port;
+}
+
+Task<void> ChannelService::run(ChannelPort port) {
+  for (;;) {
+    if (const auto host = co_await port.wait_for_host(); !host) {
+      log::error("channel lost", {log::Field(host.error())});
+      co_return;
+    }
+    auto stream = port.session_stream();
+    const Error why = stream ? co_await serve(*std::move(stream)) : stream.error();
+    log::debug("channel session ended", {log::Field(why)});
+    co_await sleep_for(pause_after_failure);  // a host that sends garbage must not keep the processor busy
+  }
+}
+
+Task<Error> ChannelService::serve(StreamPtr transport) {
+  auto accepted = co_await channel::accept(std::move(transport), apply_sync);
+  if (!accepted) co_return accepted.error();
+  const auto session = H2Session::server(*std::move(accepted), handlers());
+  co_return co_await session->run();
+}
+
+H2Handlers ChannelService::handlers() {
+  return {.call = [this](CallRequest request) { return calls_.handle(std::move(request)); },
+          .connect = [this](std::string authority) { return accept_tunnel(std::move(authority)); }};
+}
+
+Task<Result<H2Handlers::Tunnel>> ChannelService::accept_tunnel(std::string authority) {
+  const auto port = tunnel_port(authority);
+  if (!port) co_return fail(Code::invalid_argument, "'{}' is not a port of localhost", authority);
+  if (*port == daemon_port)
+    co_return [this](StreamPtr stream) { return run_tunnel(std::move(stream), nullptr); };
+  const Deadline deadline = Deadline::after(dial_limit);
+  auto target = co_await connect_tcp("127.0.0.1", *port, deadline);
+  if (!target) target = co_await connect_tcp("::1", *port, deadline);
+  if (!target) co_return fail(Code::unavailable, "port {} is not open", *port);
+  co_return [this, shared = std::make_shared<StreamPtr>(*std::move(target))](StreamPtr stream) {
+    return run_tunnel(std::move(stream), std::move(*shared));
+  };
+}
+
+// Without a target the stream is a connection of the daemon's own server.
+Task<void> ChannelService::run_tunnel(StreamPtr stream, StreamPtr target) {
+  struct Count {
+    explicit Count(std::size_t& open) : open_(open) { ++open_; }
+    ~Count() { --open_; }
+    std::size_t& open_;
+  } count(open_tunnels_);
+  if (target) {
+    co_await splice(std::move(stream), std::move(target));
+  } else {
+    co_await http_.serve(std::move(stream));
+  }
+}
+
+}  // namespace space::guest

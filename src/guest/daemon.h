@@ -1,0 +1,36 @@
+// Daemon: the parts of space-daemon wired together, for each of its three modes.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+
+#include <optional>
+
+#include "guest/channel_service.h"
+
+namespace space::guest {
+
+class Daemon {
+ public:
+  explicit Daemon(boost::asio::io_context& loop);
+
+  GuestState& state() { return state_; }
+  // Serves the private channel for ever; the machine's programs live in cgroups below `cgroup_root`.
+  Result<void> serve_channel(const std::string& cgroup_root, bool is_init);
+  // Serves the HTTP API alone, without a VM.
+  Result<void> serve_tcp(const std::string& address, std::uint16_t port);
+
+ private:
+  Task<void> run_channel(bool is_init);
+  Task<void> accept_clients(std::unique_ptr<Listener> listener);
+
+  boost::asio::io_context& loop_;
+  Executor executor_;
+  GuestState state_;
+  ProcessTable table_;
+  HttpService http_;
+  std::optional<Cgroups> cgroups_;
+  std::optional<ControlCalls> calls_;
+  std::optional<ChannelService> channel_;
+};
+
+}  // namespace space::guest

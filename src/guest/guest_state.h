@@ -1,0 +1,29 @@
+// What the whole daemon shares: who the sandbox is and what its programs start with. Set by control calls.
+#pragma once
+
+#include <string>
+
+#include "base/secret.h"
+#include "guest/environment.h"
+#include "guest/users.h"
+#include "net/task.h"
+
+namespace space::guest {
+
+struct GuestState {
+  explicit GuestState(const Executor& executor) : thawed(executor) {}
+
+  SecretText access_token;  // empty: none asked for
+  Environment environment;
+  std::string default_user = "user";
+  std::string default_workdir;
+  std::string path{default_path};
+  UserDatabase users;
+
+  int user_cgroup_fd = -1;       // folder of the cgroup programs start in; -1: none
+  bool reset_oom_score = false;  // the daemon protected itself, programs must not inherit that
+  bool frozen = false;           // a program started in a frozen cgroup would never reach its exec
+  Event thawed;
+};
+
+}  // namespace space::guest

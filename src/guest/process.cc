@@ -1,0 +1,223 @@
+#include "guest/process.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+#include "net/connect.h"
+
+namespace space::guest {
+
+namespace {
+
+constexpr std::size_t chunk_bytes = 32 * 1024;
+constexpr std::size_t terminal_chunk_bytes = 16 * 1024;
+
+void adopt(boost::asio::posix::stream_descriptor& descriptor, Fd fd) {
+  if (!fd) return;
+  const int flags = ::fcntl(fd.get(), F_GETFL);
+  ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK);
+  descriptor.assign(fd.release());
+}
+
+// Cancels what waits on it first; asio's own close reports errors by exception.
+void close_quietly(boost::asio::posix::stream_descriptor& descriptor) {
+  boost::system::error_code ignored;
+  descriptor.close(ignored);
+}
+
+}  // namespace
+
+Process::Attachment::Attachment(std::shared_ptr<Process> process)
+    : process_(std::move(process)), wake_(process_->executor_) {
+  process_->attachments_.push_back(this);
+}
+
+Process::Attachment::~Attachment() {
+  std::erase(process_->attachments_, this);
+  process_->room_.notify_all();
+}
+
+void Process::Attachment::push(const std::shared_ptr<const Bytes>& event) {
+  queue_.push_back(event);
+  queued_bytes_ += event->size();
+  wake_.notify_all();
+}
+
+Bytes Process::Attachment::take() {
+  Bytes result;
+  result.reserve(queued_bytes_);
+  for (const auto& event : queue_) result.insert(result.end(), event->begin(), event->end());
+  const bool was_full = full();
+  queue_.clear();
+  queued_bytes_ = 0;
+  if (was_full) process_->room_.notify_all();
+  return result;
+}
+
+Task<bool> Process::Attachment::wait(Deadline deadline) {
+  if (!queue_.empty() || process_->ended_) co_return true;
+  co_return co_await wake_.wait(deadline);
+}
+
+Process::Process(const Executor& executor, pid_t pid, StartRequest request, ProcessPipes pipes,
+                 std::function<void(const std::shared_ptr<Process>&)> on_end)
+    : executor_(executor),
+      pid_(pid),
+      request_(std::move(request)),
+      on_end_(std::move(on_end)),
+      stdin_(executor),
+      stdout_(executor),
+      stderr_(executor),
+      terminal_(executor),
+      timeout_(executor),
+      room_(executor),
+      input_free_(executor) {
+  adopt(stdin_, std::move(pipes.stdin_writer));
+  adopt(stdout_, std::move(pipes.stdout_reader));
+  adopt(stderr_, std::move(pipes.stderr_reader));
+  adopt(terminal_, std::move(pipes.terminal));
+}
+
+void Process::run(std::optional<Millis> timeout) {
+  const auto start = [this](Descriptor& source, Output output) {
+    if (!source.is_open()) return;
+    ++open_outputs_;
+    spawn(executor_, "process output", pump(shared_from_this(), &source, output));
+  };
+  start(stdout_, Output::standard);
+  start(stderr_, Output::error);
+  start(terminal_, Output::terminal);
+  if (!timeout) return;
+  timeout_.expires_after(*timeout);
+  timeout_.async_wait([self = weak_from_this()](const boost::system::error_code& error) {
+    const auto process = self.lock();
+    if (error || !process || process->ended_) return;
+    process->timed_out_ = true;
+    (void)process->signal(SIGKILL);
+  });
+}
+
+// The coroutine's parameter keeps the process alive until its output has ended.
+Task<void> Process::pump(std::shared_ptr<Process> self, Descriptor* source, Output output) {
+  static std::array<std::byte, chunk_bytes> buffer;  // used between two waits only, so one serves all
+  const std::size_t limit = output == Output::terminal ? terminal_chunk_bytes : chunk_bytes;
+  bool readable = false;  // a program that has just started has written nothing: wait before the first read
+  for (;;) {
+    if (!readable && !abandoned_) {
+      boost::system::error_code ignored;  // cancelled: by abandon_output
+      co_await source->async_wait(Descriptor::wait_read,
+                                  boost::asio::redirect_error(boost::asio::use_awaitable, ignored));
+    }
+    while (!has_room()) co_await room_.wait();
+    const ssize_t count = ::read(source->native_handle(), buffer.data(), limit);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN && !abandoned_) {
+      readable = false;
+      continue;
+    }
+    if (count <= 0) break;  // the end; EIO of a terminal whose other side is closed; abandoned and empty
+    const auto size = static_cast<std::size_t>(count);
+    publish(output, std::span(buffer).first(size));
+    readable = size == limit;
+    if (abandoned_ && (abandon_budget_bytes_ -= std::min(abandon_budget_bytes_, size)) == 0) break;
+  }
+  if (source != &terminal_) close_quietly(*source);  // the terminal may still take input
+  --open_outputs_;
+  finish_if_done();
+}
+
+bool Process::has_room() const { return abandoned_ || std::ranges::none_of(attachments_, &Attachment::full); }
+
+void Process::publish(Output output, std::span<const std::byte> bytes) {
+  if (attachments_.empty()) return;
+  const auto event = std::make_shared<const Bytes>(connect::envelope(0, data_event(output, bytes)));
+  for (Attachment* attachment : attachments_) attachment->push(event);
+}
+
+void Process::on_exit(int wait_status) {
+  exit_ = describe_wait_status(wait_status);
+  if (abandon_on_exit_) abandon_output();
+  finish_if_done();
+}
+
+void Process::abandon_output() {
+  abandoned_ = true;
+  boost::system::error_code ignored;
+  for (Descriptor* source : {&stdout_, &stderr_, &terminal_})
+    if (source->is_open()) source->cancel(ignored);
+  room_.notify_all();
+}
+
+void Process::finish_if_done() {
+  if (!exit_ || open_outputs_ > 0 || ended_) return;
+  ended_ = true;
+  timeout_.cancel();
+  close_quietly(stdin_);
+  close_quietly(terminal_);
+  for (Attachment* attachment : attachments_) attachment->wake_.notify_all();
+  on_end_(shared_from_this());
+}
+
+Result<void> Process::signal(int number) {
+  abandon_on_exit_ = true;
+  if (exit_) {  // reaped: the pid may be another's by now; what is left are orphans that hold the pipes
+    abandon_output();
+    return {};
+  }
+  if (::kill(pid_, number) != 0) return fail_errno(errno, "signal the process");
+  return {};
+}
+
+Task<Result<void>> Process::write_input(Input input) {
+  Descriptor& target = input.terminal ? terminal_ : stdin_;
+  if (input.terminal && !request_.terminal) co_return fail(Code::internal, "the process has no terminal");
+  if (!input.terminal && request_.terminal) co_return fail(Code::internal, "the process has a terminal, no stdin");
+  const auto self = shared_from_this();
+  while (input_busy_) co_await input_free_.wait();
+  if (!target.is_open()) co_return fail(Code::internal, "stdin of the process is not open");
+
+  input_busy_ = true;
+  struct Release {
+    Process* process;
+    ~Release() {
+      process->input_busy_ = false;
+      process->input_free_.notify_all();
+    }
+  } release{this};
+  std::span<const std::byte> left = input.bytes;
+  while (!left.empty()) {
+    const ssize_t count = ::write(target.native_handle(), left.data(), left.size());
+    if (count >= 0) {
+      left = left.subspan(static_cast<std::size_t>(count));
+    } else if (errno == EAGAIN) {
+      boost::system::error_code error;
+      co_await target.async_wait(Descriptor::wait_write,
+                                 boost::asio::redirect_error(boost::asio::use_awaitable, error));
+      if (error || !target.is_open()) co_return fail(Code::internal, "stdin of the process was closed");
+    } else if (errno != EINTR) {
+      co_return std::unexpected(Error{Code::internal, fail_errno(errno, "write to stdin").error().message});
+    }
+  }
+  co_return Result<void>();
+}
+
+Result<void> Process::close_stdin() {
+  if (request_.terminal) return fail(Code::internal, "cannot close the input of a terminal; send it Ctrl+D instead");
+  close_quietly(stdin_);
+  return {};
+}
+
+Result<void> Process::resize(TerminalSize size) {
+  if (!request_.terminal) return fail(Code::invalid_argument, "the process has no terminal");
+  const winsize window{.ws_row = size.rows, .ws_col = size.columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  if (::ioctl(terminal_.native_handle(), TIOCSWINSZ, &window) != 0) return fail_errno(errno, "resize the terminal");
+  return {};
+}
+
+}  // namespace space::guest
