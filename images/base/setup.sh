@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Runs inside the new root file system, as root, with no network.
 
 rm -f /etc/skel/.bash_logout  # Debian's forks

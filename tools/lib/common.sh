@@ -4,7 +4,9 @@
 : "${repo:?}"
 release=$repo/build/release
 
-say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
+say() {
+  if [[ -t 2 ]]; then printf '\033[1m==> %s\033[0m\n' "$*" >&2; else printf '==> %s\n' "$*" >&2; fi
+}
 die() {
   printf 'tools/dev: %s\n' "$*" >&2
   exit 1

@@ -17,9 +17,8 @@ command_lint() {
   say 'clang-tidy'
   run-clang-tidy-19 -quiet -p "$repo/build/dev" "^$repo/src/.*\\.cc$" 2>/dev/null || failed=1
   say 'shellcheck'
-  git ls-files --cached --others --exclude-standard tools images tests bench .ci |
-    while read -r file; do head -c 32 "$file" | grep -qE '^#!/bin/(ba)?sh|^# shellcheck|^# ' && echo "$file"; done |
-    grep -E '\.sh$|/[^.]*$' | xargs -r shellcheck --severity=warning || failed=1
+  git ls-files --cached --others --exclude-standard '*.sh' tools/dev .ci/run 'tests/*/run' |
+    xargs -r shellcheck --shell=bash --severity=warning || failed=1
   say 'style'
   tests/style/run || failed=1
   ((failed == 0)) || die 'lint found something'

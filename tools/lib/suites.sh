@@ -11,7 +11,7 @@ suite_unit() {
 suite_fuzz() {
   local folder=$repo/build/fuzz targets fuzzer
   build fuzz build.ninja || return 1
-  mapfile -t targets < <(ninja -C "$folder" -t targets all | sed -nE 's/^([^/ ]*_(test|fuzzer)): phony$/\1/p')
+  mapfile -t targets < <(ninja -C "$folder" -t targets all | sed -nE 's#^((tests|fuzz)/[a-z0-9_]+_(test|fuzzer)): .*#\1#p')
   build fuzz "${targets[@]}" || return 1
   run_ctest "$folder" asan
   for fuzzer in "$folder"/fuzz/*_fuzzer; do run_fuzzer "$fuzzer" || true; done
@@ -31,7 +31,7 @@ run_fuzzer() {
   local name corpus work
   name=$(basename "$1" _fuzzer)
   corpus=$repo/tests/fuzz/corpus/$name
-  work=$repo/build/fuzz/work/$name
+  work=$repo/build/fuzz/inputs/$name
   mkdir -p "$work/found" "$work/crashes"
   if ! compgen -G "$corpus/*" >/dev/null; then
     echo "not ok - fuzz $name has no corpus in tests/fuzz/corpus/$name"

@@ -30,7 +30,7 @@ all_suites() {
 }
 
 run_suites() {
-  local suite log passed=0 failed=0 ok bad status start rows=()
+  local suite log passed=0 failed=0 ok bad status start rows=() logs=()
   for suite; do
     say "suite $suite"
     log=$repo/build/test-logs/$suite.log
@@ -40,34 +40,30 @@ run_suites() {
     (
       set -e  # not `run_suite || ...`: that would switch errexit off inside
       run_suite "$suite"
-    ) > >(tee "$log")
+    ) </dev/null > >(tee "$log")
     status=$?
     wait "$!"  # tee: the log is whole
     set -e
-    ok=$(grep -cE '^ok( [0-9]+)? - ' "$log" || true)
-    bad=$(grep -cE '^not ok( [0-9]+)? - ' "$log" || true)
-    # A skipped test proves nothing, so it counts as failed.
-    local skipped
-    skipped=$(grep -ciE '^ok( [0-9]+)? - .* # (skip|todo)' "$log" || true)
-    ok=$((ok - skipped)) bad=$((bad + skipped))
+    bad=$(count "$not_passed" "$log")
+    ok=$(($(count '^ok( [0-9]+)? - ' "$log") - $(count "$skipped" "$log")))
     if ((bad == 0 && (status != 0 || ok == 0))); then
-      echo "not ok - $suite ends well (exit $status, $ok tests)" | tee -a "$log"
+      echo "not ok - $suite ends well (exit $status, $ok tests passed)" | tee -a "$log"
       bad=1
     fi
-    passed=$((passed + ok)) failed=$((failed + bad))
+    passed=$((passed + ok)) failed=$((failed + bad)) logs+=("$log")
     rows+=("$(printf '%-14s %5d passed %5d failed   %s' "$suite" "$ok" "$bad" "$(seconds_since "$start")")")
   done
-  summary "${rows[@]}"
+  echo
+  grep -hiE "$not_passed" "${logs[@]}" || true
+  printf '%s\n' "${rows[@]}"
   echo "$passed passed, $failed failed"
   ((failed == 0))
 }
 
-summary() {
-  local suite
-  echo
-  grep -hE '^not ok( [0-9]+)? - |^ok .* # (skip|todo)' "$repo"/build/test-logs/*.log 2>/dev/null || true
-  printf '%s\n' "$@"
-}
+# A skipped test proves nothing, so it has not passed.
+skipped='^ok( [0-9]+)? - .* # (skip|todo)'
+not_passed="^not ok( [0-9]+)? - |$skipped"
+count() { grep -ciE "$1" "$2" || true; }
 
 run_suite() {
   if declare -F "suite_$1" >/dev/null; then
