@@ -27,6 +27,15 @@ std::vector<nghttp2_nv> to_nv(const H2Engine::Headers& headers) {
   return out;
 }
 
+std::string goaway_reason(const nghttp2_goaway& goaway) {
+  const auto words = text(goaway.opaque_data, std::min(goaway.opaque_data_len, reason_bytes_max));
+  return fmt::format("{}{}{}", nghttp2_http2_strerror(goaway.error_code), words.empty() ? "" : ": ", words);
+}
+
+Error broken(std::string_view how) {
+  return {Code::internal, fmt::format("the peer broke HTTP/2: {}", how)};
+}
+
 }  // namespace
 
 struct H2Engine::Callbacks {
@@ -69,11 +78,6 @@ struct H2Engine::Callbacks {
     nghttp2_session_callbacks_set_on_stream_close_callback(
         table, [](nghttp2_session*, std::int32_t id, std::uint32_t code, void* user) {
           engine(user).on_stream_closed(id, code);
-          return 0;
-        });
-    nghttp2_session_callbacks_set_error_callback2(
-        table, [](nghttp2_session*, int, const char* message, std::size_t size, void* user) {
-          engine(user).complaint_.assign(message, std::min(size, reason_bytes_max));
           return 0;
         });
     return table;
@@ -149,25 +153,24 @@ Task<Error> H2Engine::read_loop() {
     if (!count) co_return count.error();
     if (*count == 0) co_return Error{Code::unavailable, "the peer closed the connection"};
     if (closed()) break;
-    auto fed = feed(std::span(buffer).first(*count));
+    feed(std::span(buffer).first(*count));
     wake_writer();
     for (auto& request : std::exchange(requests_, {})) on_request(std::move(request));
-    if (!fed) {  // leave time to tell the peer (GOAWAY)
-      if (nghttp2_session_want_write(session_.get()) != 0)
-        co_await written_.wait(Deadline::after(goodbye_time));
-      co_return fed.error();
+    if (fault_) {  // leave time to tell the peer (GOAWAY)
+      co_await written_.wait(Deadline::after(goodbye_time));
+      co_return *fault_;
     }
   }
   co_return end();
 }
 
-Result<void> H2Engine::feed(std::span<const std::byte> bytes) {
+void H2Engine::feed(std::span<const std::byte> bytes) {
   const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
   const ssize_t used = nghttp2_session_mem_recv(session_.get(), data, bytes.size());
-  if (used >= 0 && !fault_ && nghttp2_session_want_read(session_.get()) != 0) return {};
-  if (fault_) return std::unexpected(*fault_);
-  if (used < 0) complaint_ = nghttp2_strerror(static_cast<int>(used));
-  return fail(Code::internal, "the peer broke HTTP/2: {}", complaint_);
+  if (used < 0 && !fault_) fault_ = broken(nghttp2_strerror(static_cast<int>(used)));
+  if (!fault_) return;
+  const auto code = fault_->code == Code::exhausted ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_PROTOCOL_ERROR;
+  nghttp2_session_terminate_session(session_.get(), code);
 }
 
 // Room for all an honest peer can cause: a handful of frames a stream, and acknowledgements.
@@ -195,6 +198,9 @@ Task<void> H2Engine::write_loop(std::shared_ptr<H2Engine> self) {
     }
     auto written = co_await engine.transport_->write(engine.output_);
     if (!written) engine.shut_down(std::move(written).error());
+    // nghttp2 found the peer at fault and has said so.
+    if (nghttp2_session_want_read(engine.session_.get()) == 0)
+      engine.shut_down(engine.fault_.value_or(broken("the session is over")));
     engine.written_.notify();
   }
 }
@@ -403,12 +409,9 @@ int H2Engine::on_data(std::int32_t id, std::span<const std::byte> bytes) {
 int H2Engine::on_frame(const nghttp2_frame& frame) {
   if (frame.hd.type == NGHTTP2_PING && (frame.hd.flags & NGHTTP2_FLAG_ACK) != 0) on_ping_ack(frame.ping);
   if (frame.hd.type == NGHTTP2_SETTINGS) slot_freed_.notify();
-  if (frame.hd.type == NGHTTP2_GOAWAY && !fault_) {
-    const auto why = text(frame.goaway.opaque_data, std::min(frame.goaway.opaque_data_len, reason_bytes_max));
-    fault_ = Error{Code::unavailable, fmt::format("the peer ended the session ({}{}{})",
-                                                  nghttp2_http2_strerror(frame.goaway.error_code),
-                                                  why.empty() ? "" : ": ", why)};
-  }
+  if (frame.hd.type == NGHTTP2_GOAWAY && !fault_)
+    fault_ =
+        Error{Code::unavailable, fmt::format("the peer ended the session ({})", goaway_reason(frame.goaway))};
   if (frame.hd.type != NGHTTP2_HEADERS && frame.hd.type != NGHTTP2_DATA) return 0;
   const auto exchange = find(frame.hd.stream_id);
   if (!exchange) return 0;
@@ -433,6 +436,7 @@ void H2Engine::on_ping_ack(const nghttp2_ping& frame) {
 }
 
 void H2Engine::on_frame_sent(const nghttp2_frame& frame) {
+  if (frame.hd.type == NGHTTP2_GOAWAY && !fault_) fault_ = broken(goaway_reason(frame.goaway));
   if ((frame.hd.type != NGHTTP2_DATA && frame.hd.type != NGHTTP2_HEADERS) ||
       (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) == 0)
     return;

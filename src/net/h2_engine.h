@@ -70,7 +70,7 @@ class H2Engine : public H2Session {
 
   static Task<void> write_loop(std::shared_ptr<H2Engine> self);
   Task<Error> read_loop();
-  Result<void> feed(std::span<const std::byte> bytes);
+  void feed(std::span<const std::byte> bytes);
   bool output_clogged() const;
   void wake_writer();
   void shut_down(Error why) noexcept;
@@ -90,8 +90,7 @@ class H2Engine : public H2Session {
   Signal writer_wanted_;
   Signal written_;
   Signal slot_freed_;
-  std::string complaint_;       // nghttp2's last words on it
-  std::optional<Error> fault_;  // what the peer did wrong, found while nghttp2 was parsing
+  std::optional<Error> fault_;  // what the peer did wrong, found inside nghttp2
   std::optional<Error> end_;
   Monotonic second_started_{};
   std::uint32_t resets_this_second_ = 0;
