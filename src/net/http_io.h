@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "net/http_chunks.h"
 #include "net/http_parser.h"
 
 namespace space::http {

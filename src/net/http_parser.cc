@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/basic_parser.hpp>
-#include <cstring>
 
 #include "net/http_text.h"
 
@@ -175,58 +174,6 @@ Result<ParsedResponse> parse_response_head(std::string_view head, std::string_vi
   }
   response.keep_alive = parser.keep_alive() && response.framing != Framing::until_close;
   return response;
-}
-
-class ChunkDecoder::Parser final : public beast::http::basic_parser<true> {
- public:
-  Parser() {
-    constexpr std::string_view head = "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
-    body_limit(boost::none);
-    ErrorCode error;
-    put(boost::asio::buffer(head), error);
-    eager(true);
-  }
-
-  std::span<std::byte> out;
-  std::size_t produced = 0;
-
- private:
-  std::size_t on_chunk_body_impl(std::uint64_t, View body, ErrorCode& error) override {
-    const std::size_t n = std::min(body.size(), out.size() - produced);
-    if (n > 0) std::memcpy(out.data() + produced, body.data(), n);
-    produced += n;
-    if (n < body.size()) error = beast::http::error::need_buffer;
-    return n;
-  }
-  void on_request_impl(beast::http::verb, View, View, int, ErrorCode&) override {}
-  void on_response_impl(int, View, int, ErrorCode&) override {}
-  void on_field_impl(FieldName, View, View, ErrorCode&) override {}
-  void on_header_impl(ErrorCode&) override {}
-  void on_body_init_impl(const OptionalLength&, ErrorCode&) override {}
-  std::size_t on_body_impl(View, ErrorCode&) override { return 0; }
-  void on_chunk_header_impl(std::uint64_t, View, ErrorCode&) override {}
-  void on_finish_impl(ErrorCode&) override {}
-};
-
-ChunkDecoder::ChunkDecoder() : parser_(std::make_unique<Parser>()) {}
-ChunkDecoder::~ChunkDecoder() = default;
-ChunkDecoder::ChunkDecoder(ChunkDecoder&&) noexcept = default;
-ChunkDecoder& ChunkDecoder::operator=(ChunkDecoder&&) noexcept = default;
-
-bool ChunkDecoder::done() const {
-  return parser_->is_done();
-}
-
-Result<ChunkDecoder::Progress> ChunkDecoder::decode(std::string_view in, std::span<std::byte> out) {
-  if (done()) return Progress{};
-  parser_->out = out;
-  parser_->produced = 0;
-  ErrorCode error;
-  const std::size_t consumed = parser_->put(boost::asio::buffer(in), error);
-  if (error && error != beast::http::error::need_more && error != beast::http::error::need_buffer) {
-    return malformed("chunked body", error);
-  }
-  return Progress{consumed, parser_->produced};
 }
 
 }  // namespace space::http

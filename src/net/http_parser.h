@@ -1,11 +1,9 @@
-// The pure half of HTTP/1.1: finding and parsing heads, decoding chunks. Untrusted bytes; fuzzed.
+// The pure half of reading HTTP/1.1 heads: finding them, parsing them. Untrusted bytes; fuzzed.
 // Boost.Beast does the grammar and is included by http_parser.cc only.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include "net/http.h"
@@ -50,26 +48,5 @@ struct ParsedResponse {
 };
 // `method` of the request it answers: HEAD has no body, CONNECT becomes a tunnel.
 Result<ParsedResponse> parse_response_head(std::string_view head, std::string_view method);
-
-// Chunks and trailer of one body; trailer fields are dropped.
-class ChunkDecoder {
- public:
-  ChunkDecoder();
-  ~ChunkDecoder();
-  ChunkDecoder(ChunkDecoder&&) noexcept;
-  ChunkDecoder& operator=(ChunkDecoder&&) noexcept;
-
-  struct Progress {
-    std::size_t consumed = 0;
-    std::size_t produced = 0;
-  };
-  // Bytes not consumed come first in the next call. No progress at all: more input is needed.
-  Result<Progress> decode(std::string_view in, std::span<std::byte> out);
-  bool done() const;
-
- private:
-  class Parser;
-  std::unique_ptr<Parser> parser_;
-};
 
 }  // namespace space::http
