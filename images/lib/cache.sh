@@ -44,10 +44,13 @@ cached() {
   tmp=$(mktemp -d "$cache/tmp.XXXXXX")
   chmod 755 "$tmp"
   (cd "$tmp" && "$build")
-  sync -f "$tmp"
+  make_durable "$tmp"
   mv -T "$tmp" "$result"
   say "$step: done in $((SECONDS - started)) s"
 }
+
+# The files of a folder and the folder itself; not the whole file system, which may be busy with other work.
+make_durable() { find "$1" -depth \( -type f -o -type d \) -print0 | xargs -0 sync; }
 
 # Keeps the three results of each step that were used last.
 cache_trim() {

@@ -4,7 +4,7 @@
 disk_step() {
   local inputs=("$here/lib/disk.sh")
   for input in files setup.sh; do [[ -e $recipe/$input ]] && inputs+=("$recipe/$input"); done
-  disk_key=$(key_of "$rootfs" "${disk_mib:?}" "$(hash_of "${inputs[@]}")")
+  disk_key=$(key_of "${rootfs##*/}" "${disk_mib:?}" "$(hash_of "${inputs[@]}")")
   cached disk "$disk_key" disk_build
   disk=$result
 }

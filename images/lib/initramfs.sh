@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 initramfs_step() {
-  cached initramfs "$(key_of "$kernel" "$(hash_of "$daemon" "$here/lib/initramfs.sh")")" initramfs_build
+  cached initramfs "$(key_of "${kernel##*/}" "$(hash_of "$daemon" "$here/lib/initramfs.sh")")" initramfs_build
   initramfs=$result
 }
 

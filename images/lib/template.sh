@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 template_step() {
-  local inputs=("$kernel" "$initramfs" "$disk" "$name" "$(hash_of "$recipe/template.conf" "$here/lib/template.sh")")
+  local inputs=("${kernel##*/}" "${initramfs##*/}" "${disk##*/}" "$name" "$(hash_of "$recipe/template.conf" "$here/lib/template.sh")")
   cached template "$(key_of "${inputs[@]}")" template_build
   template=$result
 }
@@ -48,7 +48,7 @@ publish() {
     cp --sparse=always --reflink=auto "$kernel/vmlinuz" "$initramfs/initramfs.img" "$disk/disk.raw" \
       "$1/manifest.json" "$tmp/"
     chmod 755 "$tmp"
-    sync -f "$tmp"
+    make_durable "$tmp"
     mv -T "$tmp" "$out/$digest"
     say "template $name is new"
   fi
