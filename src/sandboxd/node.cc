@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "sandboxd/control_link.h"
-#include "sandboxd/tsc.h"
+#include "vmm/accelerator.h"
 
 namespace space {
 namespace {
@@ -38,16 +38,18 @@ Result<std::unique_ptr<Node>> Node::open(const Executor& executor, NodeOptions o
   for (const std::string& folder : {state, run, run + "/vm"}) SPACE_CHECK(make_folder(folder));
   SPACE_TRY(Fd lock, lock_folder(state));
   SPACE_TRY(Journal journal, Journal::open(state + "/journal.db"));
-  return std::unique_ptr<Node>(new Node(executor, options, std::move(lock), std::move(journal)));
+  SPACE_TRY(const std::uint32_t tsc_khz, vmm::host_tsc_khz());
+  return std::unique_ptr<Node>(new Node(executor, options, std::move(lock), std::move(journal), tsc_khz));
 }
 
-Node::Node(const Executor& executor, const NodeOptions& options, Fd lock, Journal journal)
+Node::Node(const Executor& executor, const NodeOptions& options, Fd lock, Journal journal,
+           std::uint64_t tsc_khz)
     : options_(options),
       lock_(std::move(lock)),
       journal_(std::move(journal)),
       events_(executor),
       noded_(executor, options.run_folder + "/noded/noded.sock"),
-      host_{executor, noded_, options.run_folder + "/sandboxd/vm", measure_tsc_khz()},
+      host_{executor, noded_, options.run_folder + "/sandboxd/vm", tsc_khz},
       manager_(host_, journal_, events_),
       templates_(noded_),
       accelerator_(host_, templates_, options.state_folder + "/sandboxd/accelerator.json",

@@ -25,7 +25,7 @@ class Node {
   Task<void> run();
 
  private:
-  Node(const Executor& executor, const NodeOptions& options, Fd lock, Journal journal);
+  Node(const Executor& executor, const NodeOptions& options, Fd lock, Journal journal, std::uint64_t tsc_khz);
   Task<void> probe_accelerator();
 
   NodeOptions options_;
@@ -36,7 +36,7 @@ class Node {
   Machine::Host host_;
   Manager manager_;
   Templates templates_;
-  AcceleratorChoice accelerator_;
+  AcceleratorProbe accelerator_;
   NodeRpc rpc_;
 };
 

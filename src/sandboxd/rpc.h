@@ -4,7 +4,7 @@
 #include <string>
 
 #include "net/h2_session.h"
-#include "sandboxd/accelerator_choice.h"
+#include "sandboxd/accelerator_probe.h"
 #include "sandboxd/events.h"
 #include "sandboxd/manager.h"
 #include "sandboxd/templates.h"
@@ -20,7 +20,7 @@ class NodeRpc {
     Manager& manager;
     Templates& templates;
     EventLog& events;
-    AcceleratorChoice& accelerator;
+    AcceleratorProbe& accelerator;
   };
   explicit NodeRpc(Parts parts) : parts_(std::move(parts)) {}
 
