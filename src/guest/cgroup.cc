@@ -15,7 +15,8 @@ namespace space::guest {
 namespace {
 
 Result<void> make_cgroup(const std::string& path) {
-  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return fail_errno(errno, fmt::format("make {}", path));
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST)
+    return fail_errno(errno, fmt::format("make {}", path));
   return {};
 }
 
@@ -48,7 +49,8 @@ std::optional<std::uint64_t> keyed_number(std::string_view text, std::string_vie
     const std::size_t digits = line.find_first_not_of(": \t");
     if (digits == 0 || digits == std::string_view::npos) continue;  // a longer key, or no value
     std::uint64_t value = 0;
-    if (std::from_chars(line.data() + digits, line.data() + line.size(), value).ec == std::errc()) return value;
+    if (std::from_chars(line.data() + digits, line.data() + line.size(), value).ec == std::errc())
+      return value;
   }
   return std::nullopt;
 }
@@ -74,9 +76,13 @@ Task<Result<void>> Cgroups::freeze(Deadline deadline) {
   }
 }
 
-Result<void> Cgroups::thaw() { return write_control(user_.get(), "cgroup.freeze", "0"); }
+Result<void> Cgroups::thaw() {
+  return write_control(user_.get(), "cgroup.freeze", "0");
+}
 
-Result<std::uint64_t> Cgroups::cpu_used_us() const { return read_number(user_.get(), "cpu.stat", "usage_usec"); }
+Result<std::uint64_t> Cgroups::cpu_used_us() const {
+  return read_number(user_.get(), "cpu.stat", "usage_usec");
+}
 
 Result<bool> Cgroups::populated() const {
   SPACE_TRY(const std::uint64_t populated, read_number(user_.get(), "cgroup.events", "populated"));

@@ -12,7 +12,8 @@ namespace space::guest {
 
 class Cgroups {
  public:
-  // Makes both below `root` (a mounted cgroup2 hierarchy or a folder of one) and moves the daemon into its own.
+  // Makes both below `root` (a mounted cgroup2 hierarchy or a folder of one) and moves the daemon into its
+  // own.
   static Result<Cgroups> create(const std::string& root);
 
   int user_folder() const { return user_.get(); }

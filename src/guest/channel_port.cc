@@ -25,7 +25,8 @@ std::string find_port() {
   while (const dirent* entry = ::readdir(folder.get())) {
     if (entry->d_name[0] == '.') continue;
     const auto name = read_file(fmt::format("{}/{}/name", ports_folder, entry->d_name), 4096);
-    if (name && name->starts_with(port_name) && (name->size() == port_name.size() || (*name)[port_name.size()] == '\n'))
+    if (name && name->starts_with(port_name) &&
+        (name->size() == port_name.size() || (*name)[port_name.size()] == '\n'))
       return fmt::format("/dev/{}", entry->d_name);
   }
   return {};
@@ -37,7 +38,8 @@ Task<Result<ChannelPort>> ChannelPort::open(Deadline deadline) {
   const Executor executor = co_await boost::asio::this_coro::executor;
   std::string path = find_port();
   for (; path.empty(); path = find_port()) {
-    if (deadline.passed()) co_return fail(Code::deadline, "this machine has no virtio port named {}", port_name);
+    if (deadline.passed())
+      co_return fail(Code::deadline, "this machine has no virtio port named {}", port_name);
     co_await sleep_for(poll_interval);
   }
   SPACE_CO_TRY(Fd fd, open_fd(path, O_RDWR | O_NONBLOCK | O_CLOEXEC));

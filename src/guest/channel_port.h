@@ -15,14 +15,15 @@ class ChannelPort {
   // reads wait in the host.
   static Task<Result<ChannelPort>> open(Deadline deadline);
 
-  // Completes when a host is connected. While none is, the port reads as at its end and polls as hung up for ever:
-  // the wait is for the next change, so that it costs nothing.
+  // Completes when a host is connected. While none is, the port reads as at its end and polls as hung up for
+  // ever: the wait is for the next change, so that it costs nothing.
   Task<Result<void>> wait_for_host();
   // Another handle of the port, for one session.
   Result<StreamPtr> session_stream();
 
  private:
-  ChannelPort(const Executor& executor, Fd port) : executor_(executor), port_(std::move(port)), changes_(executor) {}
+  ChannelPort(const Executor& executor, Fd port)
+      : executor_(executor), port_(std::move(port)), changes_(executor) {}
 
   Executor executor_;
   Fd port_;

@@ -20,7 +20,6 @@ void apply_sync(const channel::Sync& sync) {
     log::error("clock of the host not taken", {log::Field(stepped.error())});
 }
 
-
 }  // namespace
 
 std::optional<std::uint16_t> tunnel_port(std::string_view authority) {

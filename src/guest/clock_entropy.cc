@@ -25,7 +25,8 @@ Result<std::int64_t> set_wall_clock(std::int64_t wall_clock_us) {
 
 Result<void> add_entropy(std::span<const std::byte> entropy) {
   constexpr std::size_t limit = 512;
-  if (entropy.empty() || entropy.size() > limit) return fail(Code::invalid_argument, "between 1 and 512 bytes of entropy");
+  if (entropy.empty() || entropy.size() > limit)
+    return fail(Code::invalid_argument, "between 1 and 512 bytes of entropy");
   SPACE_TRY(const Fd random, open_fd("/dev/urandom", O_RDWR | O_CLOEXEC));
   alignas(rand_pool_info) std::array<std::byte, sizeof(rand_pool_info) + limit> storage{};
   auto* const pool = reinterpret_cast<rand_pool_info*>(storage.data());

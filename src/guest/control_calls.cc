@@ -18,12 +18,18 @@ constexpr Millis freeze_limit{1'000};  // a guest silent for longer is captured 
 
 int status_of(Code code) {
   switch (code) {
-    case Code::invalid_argument: return 400;
-    case Code::not_found: return 404;
-    case Code::conflict: return 409;
-    case Code::unavailable: return 503;
-    case Code::deadline: return 504;
-    default: return 500;
+    case Code::invalid_argument:
+      return 400;
+    case Code::not_found:
+      return 404;
+    case Code::conflict:
+      return 409;
+    case Code::unavailable:
+      return 503;
+    case Code::deadline:
+      return 504;
+    default:
+      return 500;
   }
 }
 
@@ -126,10 +132,10 @@ Result<JsonObject> ControlCalls::thaw() {
 
 Result<JsonObject> ControlCalls::stats() const {
   SPACE_TRY(const GuestStats stats, read_guest_stats());
-  return JsonObject{{"cpu_count", stats.cpu_count},       {"cpu_used_us", stats.cpu_used_us},
-                    {"mem_total", stats.memory_total},    {"mem_used", stats.memory_used},
-                    {"mem_cache", stats.memory_cache},    {"disk_total", stats.disk_total},
-                    {"disk_used", stats.disk_used},       {"processes", table_.running().size()}};
+  return JsonObject{{"cpu_count", stats.cpu_count},    {"cpu_used_us", stats.cpu_used_us},
+                    {"mem_total", stats.memory_total}, {"mem_used", stats.memory_used},
+                    {"mem_cache", stats.memory_cache}, {"disk_total", stats.disk_total},
+                    {"disk_used", stats.disk_used},    {"processes", table_.running().size()}};
 }
 
 Result<JsonObject> ControlCalls::activity() const {

@@ -13,9 +13,9 @@ namespace space::guest {
 class ControlCalls {
  public:
   struct Surroundings {
-    Cgroups* cgroups = nullptr;                       // nullptr: nothing can be frozen
+    Cgroups* cgroups = nullptr;  // nullptr: nothing can be frozen
     std::function<std::size_t()> open_tunnels;
-    std::function<void(bool reboot)> shut_down;       // returns at once
+    std::function<void(bool reboot)> shut_down;  // returns at once
   };
   ControlCalls(GuestState& state, ProcessTable& table, Surroundings surroundings)
       : state_(state), table_(table), around_(std::move(surroundings)) {}

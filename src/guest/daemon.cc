@@ -20,7 +20,11 @@ Task<void> stop_soon(bool reboot, bool is_init) {
 }  // namespace
 
 Daemon::Daemon(boost::asio::io_context& loop)
-    : loop_(loop), executor_(loop.get_executor()), state_(executor_), table_(executor_), http_(state_, table_) {
+    : loop_(loop),
+      executor_(loop.get_executor()),
+      state_(executor_),
+      table_(executor_),
+      http_(state_, table_) {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -31,12 +35,13 @@ Result<void> Daemon::serve_channel(const std::string& cgroup_root, bool is_init)
   state_.user_cgroup_fd = cgroups_->user_folder();
   state_.reset_oom_score = true;
   calls_.emplace(state_, table_,
-                 ControlCalls::Surroundings{
-                     .cgroups = &*cgroups_,
-                     .open_tunnels = [this] { return channel_->open_tunnels(); },
-                     .shut_down = [this, is_init](bool reboot) {
-                       spawn(executor_, "stop the machine", stop_soon(reboot, is_init));
-                     }});
+                 ControlCalls::Surroundings{.cgroups = &*cgroups_,
+                                            .open_tunnels = [this] { return channel_->open_tunnels(); },
+                                            .shut_down =
+                                                [this, is_init](bool reboot) {
+                                                  spawn(executor_, "stop the machine",
+                                                        stop_soon(reboot, is_init));
+                                                }});
   channel_.emplace(http_, *calls_);
   spawn(executor_, "channel", run_channel(is_init));
   return {};

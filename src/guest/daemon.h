@@ -2,7 +2,6 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
-
 #include <optional>
 
 #include "guest/channel_service.h"

@@ -51,8 +51,10 @@ std::vector<std::string> to_assignments(const Environment& environment) {
 }
 
 Result<std::string> resolve_path(std::string_view path, const User& user, std::string_view default_workdir) {
-  if (path.find('\0') != std::string_view::npos) return fail(Code::invalid_argument, "a path must not hold NUL");
-  if (path.empty()) return normalized(default_workdir.empty() ? std::string_view(user.home) : default_workdir);
+  if (path.find('\0') != std::string_view::npos)
+    return fail(Code::invalid_argument, "a path must not hold NUL");
+  if (path.empty())
+    return normalized(default_workdir.empty() ? std::string_view(user.home) : default_workdir);
   if (path.front() == '/') return normalized(path);
   if (path.front() == '~') {
     if (path.size() > 1 && path[1] != '/')

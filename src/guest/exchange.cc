@@ -10,7 +10,8 @@ namespace space::guest {
 namespace {
 
 constexpr std::string_view exposed_fields =
-    "Location, Cache-Control, X-Content-Type-Options, Content-Encoding, Content-Disposition, Connect-Content-Encoding, "
+    "Location, Cache-Control, X-Content-Type-Options, Content-Encoding, Content-Disposition, "
+    "Connect-Content-Encoding, "
     "Connect-Accept-Encoding";
 
 template <class Number>
@@ -23,7 +24,9 @@ std::optional<Number> parse_number(std::string_view text) {
 
 }  // namespace
 
-connect::RpcError to_rpc(const Error& error) { return {connect::rpc_code(error.code), error.message}; }
+connect::RpcError to_rpc(const Error& error) {
+  return {connect::rpc_code(error.code), error.message};
+}
 
 http::ResponseHead Exchange::answer(int status, std::string_view content_type) const {
   http::ResponseHead result{.status = status};
@@ -107,7 +110,8 @@ Result<std::optional<Millis>> timeout_of(const http::RequestHead& head) {
   if (!field) return std::optional<Millis>();
   const auto value = parse_number<std::uint64_t>(*field);
   constexpr std::uint64_t longest = 9'999'999'999;  // the protocol's ten digits
-  if (!value || *value > longest) return fail(Code::invalid_argument, "Connect-Timeout-Ms must be a number of milliseconds");
+  if (!value || *value > longest)
+    return fail(Code::invalid_argument, "Connect-Timeout-Ms must be a number of milliseconds");
   if (*value == 0) return std::optional<Millis>();
   return std::optional(Millis(static_cast<std::int64_t>(*value)));
 }

@@ -24,7 +24,8 @@ struct Exchange {
   // Unary calls of the Connect protocol.
   Task<RpcResult<JsonObject>> read_message();
   Task<void> respond_rpc(RpcResult<std::string> result);
-  // Calls with a stream of answers: the one message of the request; errors are an answer of 200 with an error at its end.
+  // Calls with a stream of answers: the one message of the request; errors are an answer of 200 with an error
+  // at its end.
   Task<RpcResult<JsonObject>> read_single_envelope();
   Task<void> respond_stream_error(connect::RpcError error);
 };

@@ -11,7 +11,8 @@ namespace {
 
 Result<void> give_to(int fd, const User& user, const std::string& path) {
   if (user.uid == ::geteuid() && user.gid == ::getegid()) return {};
-  if (::fchown(fd, user.uid, user.gid) != 0) return fail_errno(errno, fmt::format("give '{}' to the user", path));
+  if (::fchown(fd, user.uid, user.gid) != 0)
+    return fail_errno(errno, fmt::format("give '{}' to the user", path));
   return {};
 }
 
@@ -35,11 +36,13 @@ Result<OpenFile> open_to_read(const std::string& path) {
   OpenFile file;
   // Not blocking: opening a named pipe must not wait for its writer.
   file.fd.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!file.fd && (errno == ENOENT || errno == ENOTDIR)) return fail(Code::not_found, "path '{}' does not exist", path);
+  if (!file.fd && (errno == ENOENT || errno == ENOTDIR))
+    return fail(Code::not_found, "path '{}' does not exist", path);
   if (!file.fd) return fail_errno(errno, fmt::format("open '{}'", path));
   if (::fstat(file.fd.get(), &file.status) != 0) return fail_errno(errno, fmt::format("stat '{}'", path));
   if (S_ISDIR(file.status.st_mode)) return fail(Code::invalid_argument, "path '{}' is a directory", path);
-  if (!S_ISREG(file.status.st_mode)) return fail(Code::invalid_argument, "path '{}' is not a regular file", path);
+  if (!S_ISREG(file.status.st_mode))
+    return fail(Code::invalid_argument, "path '{}' is not a regular file", path);
   SPACE_TRY(file.first, read_chunk(file.fd.get()));
   file.whole = file.first.size() < file_chunk_bytes;
   return file;
@@ -69,7 +72,7 @@ Result<Fd> open_to_write(const std::string& path, const User& user) {
   }
   if (!fd && errno == EISDIR) return fail(Code::invalid_argument, "path '{}' is a directory", path);
   if (!fd) return fail_errno(errno, fmt::format("open '{}'", path));
-  struct stat status {};
+  struct stat status{};
   if (::fstat(fd.get(), &status) != 0) return fail_errno(errno, fmt::format("stat '{}'", path));
   if (!S_ISREG(status.st_mode)) return fail(Code::invalid_argument, "path '{}' is not a regular file", path);
   SPACE_CHECK(give_to(fd.get(), user, path));

@@ -15,7 +15,7 @@ inline constexpr std::size_t file_chunk_bytes = 256 * 1024;
 
 struct OpenFile {
   Fd fd;
-  struct stat status {};
+  struct stat status{};
   Bytes first;         // up to file_chunk_bytes
   bool whole = false;  // `first` is all of it
 };

@@ -13,18 +13,25 @@ namespace {
 
 int status_of(const Error& error) {
   switch (error.code) {
-    case Code::invalid_argument: return 400;
-    case Code::unauthenticated: return 401;
-    case Code::permission_denied: return 403;
-    case Code::not_found: return 404;
-    case Code::conflict: return 409;
-    case Code::exhausted: return 507;
-    default: return 500;
+    case Code::invalid_argument:
+      return 400;
+    case Code::unauthenticated:
+      return 401;
+    case Code::permission_denied:
+      return 403;
+    case Code::not_found:
+      return 404;
+    case Code::conflict:
+      return 409;
+    case Code::exhausted:
+      return 507;
+    default:
+      return 500;
   }
 }
 
 std::string http_date(time_t seconds) {
-  struct tm parts {};
+  struct tm parts{};
   ::gmtime_r(&seconds, &parts);
   static constexpr std::array<std::string_view, 7> days = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
   static constexpr std::array<std::string_view, 12> months = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
@@ -34,11 +41,14 @@ std::string http_date(time_t seconds) {
                      parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+std::string_view base_name(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);
+}
 
 // A name that is plain ASCII goes in quotes; any other in the encoded form of RFC 6266.
 std::string content_disposition(std::string_view name) {
-  const bool plain = std::ranges::all_of(name, [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; });
+  const bool plain =
+      std::ranges::all_of(name, [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; });
   return plain ? fmt::format("inline; filename=\"{}\"", name)
                : fmt::format("inline; filename*=UTF-8''{}", http::percent_encode(name));
 }
@@ -65,7 +75,8 @@ Task<void> send_rest(Exchange exchange, OpenFile file) {
 // Writes the files of one upload and remembers what the answer lists.
 class Upload {
  public:
-  Upload(User user, std::string default_workdir) : user_(std::move(user)), workdir_(std::move(default_workdir)) {}
+  Upload(User user, std::string default_workdir)
+      : user_(std::move(user)), workdir_(std::move(default_workdir)) {}
 
   Task<Result<void>> open(std::string path) {
     SPACE_CO_TRY(path, resolve_path(path, user_, workdir_));
@@ -122,7 +133,8 @@ Task<Result<void>> receive_raw(Exchange exchange, Upload& upload, std::string pa
 Task<Result<void>> receive_part(MultipartReader::Event event, Upload& upload, std::string path) {
   switch (event.kind) {
     case MultipartReader::Kind::part:
-      if (event.name == "file") co_return co_await upload.open(path.empty() ? std::move(event.filename) : path);
+      if (event.name == "file")
+        co_return co_await upload.open(path.empty() ? std::move(event.filename) : path);
       break;
     case MultipartReader::Kind::data:
       if (upload.is_open()) co_return co_await upload.write(event.data);
@@ -130,12 +142,14 @@ Task<Result<void>> receive_part(MultipartReader::Event event, Upload& upload, st
     case MultipartReader::Kind::part_end:
       if (upload.is_open()) co_return co_await upload.close();
       break;
-    case MultipartReader::Kind::end: break;
+    case MultipartReader::Kind::end:
+      break;
   }
   co_return Result<void>();
 }
 
-Task<Result<void>> receive_multipart(Exchange exchange, Upload& upload, std::string path, std::string boundary) {
+Task<Result<void>> receive_multipart(Exchange exchange, Upload& upload, std::string path,
+                                     std::string boundary) {
   MultipartReader reader(boundary);
   std::array<std::byte, 16 * 1024> buffer;
   for (;;) {
@@ -185,16 +199,19 @@ Task<void> FileService::write(Exchange exchange) {
   if (!user) co_return co_await exchange.respond_error(401, user.error().message);
   const auto encoding = exchange.head.fields.get("Content-Encoding").value_or("identity");
   if (encoding != "identity")
-    co_return co_await exchange.respond_error(415, fmt::format("content encoding '{}' is not supported", encoding));
+    co_return co_await exchange.respond_error(
+        415, fmt::format("content encoding '{}' is not supported", encoding));
   const std::string path = http::query_value(exchange.head.query(), "path").value_or("");
   const std::string_view type = exchange.head.fields.get("Content-Type").value_or("");
   const auto boundary = multipart_boundary(type);
-  if (!boundary && path.empty()) co_return co_await exchange.respond_error(400, "query parameter 'path' is missing");
+  if (!boundary && path.empty())
+    co_return co_await exchange.respond_error(400, "query parameter 'path' is missing");
 
   Upload upload(*user, state_.default_workdir);
   const auto received = boundary ? co_await receive_multipart(exchange, upload, path, *boundary)
                                  : co_await receive_raw(exchange, upload, path);
-  if (!received) co_return co_await exchange.respond_error(status_of(received.error()), received.error().message);
+  if (!received)
+    co_return co_await exchange.respond_error(status_of(received.error()), received.error().message);
   co_await exchange.respond(200, "application/json", upload.answer());
 }
 

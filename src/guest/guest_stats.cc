@@ -43,7 +43,7 @@ Result<GuestStats> read_guest_stats() {
   stats.memory_cache = kib("Cached") + kib("Buffers");
   stats.memory_used = stats.memory_total - std::min(stats.memory_total, kib("MemAvailable"));
 
-  struct statvfs disk {};
+  struct statvfs disk{};
   if (::statvfs("/", &disk) != 0) return fail_errno(errno, "stat the root file system");
   stats.disk_total = disk.f_blocks * disk.f_frsize;
   stats.disk_used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize;

@@ -8,7 +8,8 @@ namespace space::guest {
 
 class HttpService {
  public:
-  HttpService(GuestState& state, ProcessTable& table) : state_(state), processes_(state, table), files_(state) {}
+  HttpService(GuestState& state, ProcessTable& table)
+      : state_(state), processes_(state, table), files_(state) {}
 
   // Serves requests until the peer closes. The service outlives the loop's coroutines.
   Task<void> serve(StreamPtr stream);

@@ -25,7 +25,9 @@ Result<void> write_plain(const std::string& path, std::string_view content) {
   return write_all(fd.get(), as_bytes(content));
 }
 
-std::string read_or_empty(const std::string& path) { return read_file(path, file_limit_bytes).value_or(""); }
+std::string read_or_empty(const std::string& path) {
+  return read_file(path, file_limit_bytes).value_or("");
+}
 
 Result<void> renew(std::string_view sandbox_id) {
   SPACE_CHECK(write_plain("/etc/machine-id", to_hex(random_bytes(16)) + "\n"));
@@ -61,7 +63,8 @@ Result<void> take_identity(std::string_view sandbox_id, std::string_view host_na
   if (::sethostname(host_name.data(), host_name.size()) != 0) return fail_errno(errno, "set the host name");
   SPACE_CHECK(write_plain("/etc/hostname", fmt::format("{}\n", host_name)));
   const std::string hosts = read_or_empty("/etc/hosts");
-  const std::string wanted = hosts_with_name(hosts.empty() ? "127.0.0.1 localhost\n::1 localhost\n" : hosts, host_name);
+  const std::string wanted =
+      hosts_with_name(hosts.empty() ? "127.0.0.1 localhost\n::1 localhost\n" : hosts, host_name);
   if (wanted != hosts) SPACE_CHECK(write_plain("/etc/hosts", wanted));
   if (::mkdir(folder, 0755) != 0 && errno != EEXIST) return fail_errno(errno, "make /run/space");
   if (read_or_empty(std::string(folder) + "/sandbox-id") == sandbox_id) return {};

@@ -42,7 +42,7 @@ void warn_if_failed(std::string_view event, const Result<void>& result) {
 }
 
 void ensure_name_server() {
-  struct stat status {};
+  struct stat status{};
   if (::stat("/etc/resolv.conf", &status) == 0 && status.st_size > 0) return;
   const auto file = open_fd("/etc/resolv.conf", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file) warn_if_failed("name server not set", write_all(file->get(), as_bytes("nameserver 10.77.0.1\n")));

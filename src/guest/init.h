@@ -10,8 +10,8 @@ namespace space::guest {
 Result<void> start_machine();
 // Protects the daemon from the kernel's memory killer, raises the limit of open files. Both modes with a VM.
 Result<void> protect_daemon();
-// Asks every program to end, kills what is left soon after, flushes and powers off or reboots. Does not return
-// when it succeeds. Blocks.
+// Asks every program to end, kills what is left soon after, flushes and powers off or reboots. Does not
+// return when it succeeds. Blocks.
 void stop_machine(bool reboot, bool is_init);
 
 }  // namespace space::guest

@@ -68,7 +68,9 @@ std::vector<std::string> argument_vector(const ProcessConfig& config) {
   return result;
 }
 
-RpcError to_rpc(const Error& error) { return {connect::rpc_code(error.code), error.message}; }
+RpcError to_rpc(const Error& error) {
+  return {connect::rpc_code(error.code), error.message};
+}
 
 RpcError describe(const SpawnFailure& failure, const StartRequest& request, const SpawnPlan& plan) {
   const std::string reason = std::strerror(failure.error_number);
@@ -76,16 +78,19 @@ RpcError describe(const SpawnFailure& failure, const StartRequest& request, cons
     case SpawnStage::working_folder:
       if (failure.error_number == ENOENT)
         return {RpcCode::invalid_argument, fmt::format("cwd '{}' does not exist", plan.working_folder)};
-      return {RpcCode::invalid_argument, fmt::format("cwd '{}' cannot be entered: {}", plan.working_folder, reason)};
+      return {RpcCode::invalid_argument,
+              fmt::format("cwd '{}' cannot be entered: {}", plan.working_folder, reason)};
     case SpawnStage::exec:
-      return {RpcCode::invalid_argument, fmt::format("cannot start '{}': {}", request.process.command, reason)};
+      return {RpcCode::invalid_argument,
+              fmt::format("cannot start '{}': {}", request.process.command, reason)};
     case SpawnStage::identity:
       return {RpcCode::permission_denied, fmt::format("cannot become the user: {}", reason)};
     case SpawnStage::clone:
       return {failure.error_number == EAGAIN || failure.error_number == ENOMEM ? RpcCode::resource_exhausted
                                                                                : RpcCode::internal,
               fmt::format("cannot start another process: {}", reason)};
-    case SpawnStage::prepare: break;
+    case SpawnStage::prepare:
+      break;
   }
   return {RpcCode::internal, fmt::format("cannot prepare the process: {}", reason)};
 }
@@ -93,7 +98,8 @@ RpcError describe(const SpawnFailure& failure, const StartRequest& request, cons
 }  // namespace
 
 RpcResult<Launched> launch(const StartRequest& request, const User& user, const LaunchContext& context) {
-  const auto folder = resolve_path(request.process.working_folder.value_or(""), user, context.default_workdir);
+  const auto folder =
+      resolve_path(request.process.working_folder.value_or(""), user, context.default_workdir);
   if (!folder) return std::unexpected(to_rpc(folder.error()));
   const Environment environment =
       build_environment(context.path, user, context.environment, request.process.environment);
@@ -105,17 +111,18 @@ RpcResult<Launched> launch(const StartRequest& request, const User& user, const 
   if (!opened) return std::unexpected(to_rpc(opened.error()));
 
   const int terminal = theirs.stdin_reader.get();
-  SpawnPlan plan{.candidates = executable_candidates(request.process.command, environment.find("PATH")->second),
-                 .arguments = argument_vector(request.process),
-                 .environment = to_assignments(environment),
-                 .working_folder = *folder,
-                 .user = user.uid == ::geteuid() && user.uid != 0 ? nullptr : &user,
-                 .stdin_fd = theirs.stdin_reader.get(),
-                 .stdout_fd = request.terminal ? terminal : theirs.stdout_writer.get(),
-                 .stderr_fd = request.terminal ? terminal : theirs.stderr_writer.get(),
-                 .controlling_terminal = request.terminal.has_value(),
-                 .cgroup_fd = context.cgroup_fd,
-                 .reset_oom_score = context.reset_oom_score};
+  SpawnPlan plan{
+      .candidates = executable_candidates(request.process.command, environment.find("PATH")->second),
+      .arguments = argument_vector(request.process),
+      .environment = to_assignments(environment),
+      .working_folder = *folder,
+      .user = user.uid == ::geteuid() && user.uid != 0 ? nullptr : &user,
+      .stdin_fd = theirs.stdin_reader.get(),
+      .stdout_fd = request.terminal ? terminal : theirs.stdout_writer.get(),
+      .stderr_fd = request.terminal ? terminal : theirs.stderr_writer.get(),
+      .controlling_terminal = request.terminal.has_value(),
+      .cgroup_fd = context.cgroup_fd,
+      .reset_oom_score = context.reset_oom_score};
   const auto pid = spawn_program(plan);
   if (!pid) return std::unexpected(describe(pid.error(), request, plan));
   launched.pid = *pid;

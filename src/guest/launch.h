@@ -25,7 +25,8 @@ struct Launched {
   ProcessPipes pipes;
 };
 
-// Blocks until the program has been exec'ed. A missing folder or a program that cannot be started: invalid_argument.
+// Blocks until the program has been exec'ed. A missing folder or a program that cannot be started:
+// invalid_argument.
 RpcResult<Launched> launch(const StartRequest& request, const User& user, const LaunchContext& context);
 
 }  // namespace space::guest

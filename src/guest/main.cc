@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
-
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +21,7 @@ using namespace space::guest;
 
 constexpr const char* usage =
     "usage: space-daemon                  as process 1 of a sandbox\n"
+    "       space-daemon --version\n"
     "       space-daemon --agent          beside another init, serves the virtio port space.0\n"
     "       space-daemon --listen ADDRESS:PORT [--default-user NAME] [--token TOKEN]\n";
 
@@ -72,7 +72,8 @@ int fail_to_start(const Error& error) {
 }
 
 int run_in_machine(bool is_init) {
-  if (const auto done = protect_daemon(); !done) log::warn("daemon not protected", {log::Field(done.error())});
+  if (const auto done = protect_daemon(); !done)
+    log::warn("daemon not protected", {log::Field(done.error())});
   boost::asio::io_context loop(1);
   Daemon daemon(loop);
   const auto serving = daemon.serve_channel(is_init ? "/sys/fs/cgroup" : "/sys/fs/cgroup/space", is_init);
@@ -105,6 +106,10 @@ int main(int count, char** values) {
       return 1;
     }
     return run_in_machine(true);
+  }
+  if (count == 2 && std::string_view(values[1]) == "--version") {
+    std::puts(SPACE_VERSION);
+    return 0;
   }
   auto options = parse_arguments(count, values);
   if (!options) {

@@ -56,7 +56,8 @@ std::optional<std::string> field_parameter(std::string_view field, std::string_v
 }
 
 std::optional<std::string> multipart_boundary(std::string_view content_type) {
-  const std::string_view type = trimmed(content_type.substr(0, std::min(content_type.find(';'), content_type.size())));
+  const std::string_view type =
+      trimmed(content_type.substr(0, std::min(content_type.find(';'), content_type.size())));
   if (!same_without_case(type, "multipart/form-data")) return std::nullopt;
   auto boundary = field_parameter(content_type, "boundary");
   if (!boundary || boundary->empty() || boundary->size() > 70) return std::nullopt;
@@ -67,7 +68,9 @@ std::optional<std::string> multipart_boundary(std::string_view content_type) {
 MultipartReader::MultipartReader(std::string_view boundary)
     : delimiter_("\r\n--" + std::string(boundary)), buffer_("\r\n") {}
 
-void MultipartReader::feed(std::span<const std::byte> bytes) { buffer_ += as_text(bytes); }
+void MultipartReader::feed(std::span<const std::byte> bytes) {
+  buffer_ += as_text(bytes);
+}
 
 Result<std::optional<MultipartReader::Event>> MultipartReader::next() {
   for (;;) {
@@ -80,13 +83,15 @@ Result<std::optional<MultipartReader::Event>> MultipartReader::next() {
       case State::delimiter_tail: {
         if (buffer_.size() < 2) return std::optional<Event>();
         const std::string_view tail = std::string_view(buffer_).substr(0, 2);
-        if (tail != "--" && tail != "\r\n") return fail(Code::invalid_argument, "malformed multipart boundary");
+        if (tail != "--" && tail != "\r\n")
+          return fail(Code::invalid_argument, "malformed multipart boundary");
         state_ = tail == "--" ? State::done : State::headers;
         // The line end stays: an empty header block is just it and one more.
         if (state_ == State::done) return std::optional(Event{.kind = Kind::end});
         continue;
       }
-      case State::headers: return take_headers();
+      case State::headers:
+        return take_headers();
       case State::content: {
         auto data = take_content();
         if (data) return data;
@@ -96,12 +101,15 @@ Result<std::optional<MultipartReader::Event>> MultipartReader::next() {
       case State::part_end:
         state_ = State::delimiter_tail;
         return std::optional(Event{.kind = Kind::part_end});
-      case State::done: buffer_.clear(); return std::optional<Event>();
+      case State::done:
+        buffer_.clear();
+        return std::optional<Event>();
     }
   }
 }
 
-// Takes content up to the delimiter, or all that cannot be the start of one. At the delimiter: the next state.
+// Takes content up to the delimiter, or all that cannot be the start of one. At the delimiter: the next
+// state.
 std::optional<MultipartReader::Event> MultipartReader::take_content() {
   const std::size_t found = buffer_.find(delimiter_);
   if (found == 0) {
@@ -109,7 +117,7 @@ std::optional<MultipartReader::Event> MultipartReader::take_content() {
     state_ = state_ == State::preamble ? State::delimiter_tail : State::part_end;
     return std::nullopt;
   }
-  const std::size_t certain = found != std::string::npos         ? found
+  const std::size_t certain = found != std::string::npos            ? found
                               : buffer_.size() >= delimiter_.size() ? buffer_.size() - delimiter_.size() + 1
                                                                     : 0;
   if (certain == 0) return std::nullopt;

@@ -56,9 +56,11 @@ Result<Fd> control_socket(int family) {
 
 Result<void> set_up(int socket, const char* interface) {
   ifreq request = request_for(interface);
-  if (::ioctl(socket, SIOCGIFFLAGS, &request) != 0) return fail_errno(errno, fmt::format("find {}", interface));
+  if (::ioctl(socket, SIOCGIFFLAGS, &request) != 0)
+    return fail_errno(errno, fmt::format("find {}", interface));
   request.ifr_flags = static_cast<short>(request.ifr_flags | IFF_UP | IFF_RUNNING);
-  if (::ioctl(socket, SIOCSIFFLAGS, &request) != 0) return fail_errno(errno, fmt::format("bring {} up", interface));
+  if (::ioctl(socket, SIOCSIFFLAGS, &request) != 0)
+    return fail_errno(errno, fmt::format("bring {} up", interface));
   return {};
 }
 
@@ -73,7 +75,8 @@ Result<void> configure_v4(int socket) {
   route.rt_genmask = socket_address("0.0.0.0");
   route.rt_gateway = socket_address(gateway_v4);
   route.rt_flags = RTF_UP | RTF_GATEWAY;
-  if (::ioctl(socket, SIOCADDRT, &route) != 0 && errno != EEXIST) return fail_errno(errno, "set the IPv4 route");
+  if (::ioctl(socket, SIOCADDRT, &route) != 0 && errno != EEXIST)
+    return fail_errno(errno, "set the IPv4 route");
   return {};
 }
 
@@ -89,7 +92,8 @@ Result<void> configure_v6() {
   route.rtmsg_flags = RTF_UP | RTF_GATEWAY;
   route.rtmsg_metric = 1024;
   route.rtmsg_ifindex = index;
-  if (::ioctl(socket.get(), SIOCADDRT, &route) != 0 && errno != EEXIST) return fail_errno(errno, "set the IPv6 route");
+  if (::ioctl(socket.get(), SIOCADDRT, &route) != 0 && errno != EEXIST)
+    return fail_errno(errno, "set the IPv6 route");
   return {};
 }
 

@@ -1,4 +1,5 @@
-// The guest's network: the same addresses in every sandbox, each in a network namespace of its own on the host.
+// The guest's network: the same addresses in every sandbox, each in a network namespace of its own on the
+// host.
 #pragma once
 
 #include "base/result.h"

@@ -132,7 +132,9 @@ Task<void> Process::pump(std::shared_ptr<Process> self, Descriptor* source, Outp
   finish_if_done();
 }
 
-bool Process::has_room() const { return abandoned_ || std::ranges::none_of(attachments_, &Attachment::full); }
+bool Process::has_room() const {
+  return abandoned_ || std::ranges::none_of(attachments_, &Attachment::full);
+}
 
 void Process::publish(Output output, std::span<const std::byte> bytes) {
   if (attachments_.empty()) return;
@@ -177,7 +179,8 @@ Result<void> Process::signal(int number) {
 Task<Result<void>> Process::write_input(Input input) {
   Descriptor& target = input.terminal ? terminal_ : stdin_;
   if (input.terminal && !request_.terminal) co_return fail(Code::internal, "the process has no terminal");
-  if (!input.terminal && request_.terminal) co_return fail(Code::internal, "the process has a terminal, no stdin");
+  if (!input.terminal && request_.terminal)
+    co_return fail(Code::internal, "the process has a terminal, no stdin");
   const auto self = shared_from_this();
   while (input_busy_) co_await input_free_.wait();
   if (!target.is_open()) co_return fail(Code::internal, "stdin of the process is not open");
@@ -208,7 +211,8 @@ Task<Result<void>> Process::write_input(Input input) {
 }
 
 Result<void> Process::close_stdin() {
-  if (request_.terminal) return fail(Code::internal, "cannot close the input of a terminal; send it Ctrl+D instead");
+  if (request_.terminal)
+    return fail(Code::internal, "cannot close the input of a terminal; send it Ctrl+D instead");
   close_quietly(stdin_);
   return {};
 }
@@ -216,7 +220,8 @@ Result<void> Process::close_stdin() {
 Result<void> Process::resize(TerminalSize size) {
   if (!request_.terminal) return fail(Code::invalid_argument, "the process has no terminal");
   const winsize window{.ws_row = size.rows, .ws_col = size.columns, .ws_xpixel = 0, .ws_ypixel = 0};
-  if (::ioctl(terminal_.native_handle(), TIOCSWINSZ, &window) != 0) return fail_errno(errno, "resize the terminal");
+  if (::ioctl(terminal_.native_handle(), TIOCSWINSZ, &window) != 0)
+    return fail_errno(errno, "resize the terminal");
   return {};
 }
 

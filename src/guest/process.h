@@ -1,13 +1,12 @@
 // Process: one program a client started, its pipes or terminal, and the streams attached to it.
 //
-// Life: spawned -> exited (reaped by the table) -> ended. It ends once its output has reached the end of file, or,
-// when it was signalled or timed out, at once: whatever orphans then still hold the pipes is abandoned.
-// Belongs to the loop. Streams come and go without touching the program.
+// Life: spawned -> exited (reaped by the table) -> ended. It ends once its output has reached the end of
+// file, or, when it was signalled or timed out, at once: whatever orphans then still hold the pipes is
+// abandoned. Belongs to the loop. Streams come and go without touching the program.
 #pragma once
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
-
 #include <deque>
 #include <functional>
 #include <memory>
@@ -37,9 +36,9 @@ class Process : public std::enable_shared_from_this<Process> {
     Attachment(const Attachment&) = delete;
     Attachment& operator=(const Attachment&) = delete;
 
-    Bytes take();                             // enveloped events in order; empty: nothing yet
+    Bytes take();  // enveloped events in order; empty: nothing yet
     bool drained() const { return queue_.empty(); }
-    Task<bool> wait(Deadline deadline);       // for something to take or for the end; false: deadline passed
+    Task<bool> wait(Deadline deadline);  // for something to take or for the end; false: deadline passed
 
    private:
     friend class Process;

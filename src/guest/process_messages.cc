@@ -64,19 +64,35 @@ Result<ProcessConfig> parse_config(const JsonObject& config) {
 }
 
 std::string_view signal_name(int number) {
-  static constexpr std::array<std::string_view, 16> names = {
-      "",        "hangup", "interrupt", "quit", "illegal instruction", "trace/breakpoint trap",
-      "aborted", "bus error", "floating point exception", "killed", "user defined signal 1",
-      "segmentation fault", "user defined signal 2", "broken pipe", "alarm clock", "terminated"};
-  return number > 0 && static_cast<std::size_t>(number) < names.size() ? names[static_cast<std::size_t>(number)]
-                                                                       : std::string_view();
+  static constexpr std::array<std::string_view, 16> names = {"",
+                                                             "hangup",
+                                                             "interrupt",
+                                                             "quit",
+                                                             "illegal instruction",
+                                                             "trace/breakpoint trap",
+                                                             "aborted",
+                                                             "bus error",
+                                                             "floating point exception",
+                                                             "killed",
+                                                             "user defined signal 1",
+                                                             "segmentation fault",
+                                                             "user defined signal 2",
+                                                             "broken pipe",
+                                                             "alarm clock",
+                                                             "terminated"};
+  return number > 0 && static_cast<std::size_t>(number) < names.size()
+             ? names[static_cast<std::size_t>(number)]
+             : std::string_view();
 }
 
 std::string_view member_name(Output output) {
   switch (output) {
-    case Output::standard: return "stdout";
-    case Output::error: return "stderr";
-    case Output::terminal: return "pty";
+    case Output::standard:
+      return "stdout";
+    case Output::error:
+      return "stderr";
+    case Output::terminal:
+      return "pty";
   }
   return "stdout";
 }
@@ -154,19 +170,23 @@ ExitStatus describe_wait_status(int wait_status) {
   }
   const int number = WTERMSIG(wait_status);
   const std::string_view name = signal_name(number);
-  std::string status = name.empty() ? fmt::format("signal: signal {}", number) : fmt::format("signal: {}", name);
+  std::string status =
+      name.empty() ? fmt::format("signal: signal {}", number) : fmt::format("signal: {}", name);
   if (WCOREDUMP(wait_status)) status += " (core dumped)";
   return {.code = -1, .exited = false, .status = std::move(status)};
 }
 
-std::string start_event(std::uint32_t pid) { return fmt::format(R"({{"event":{{"start":{{"pid":{}}}}}}})", pid); }
+std::string start_event(std::uint32_t pid) {
+  return fmt::format(R"({{"event":{{"start":{{"pid":{}}}}}}})", pid);
+}
 
 std::string data_event(Output output, std::span<const std::byte> bytes) {
   return fmt::format(R"({{"event":{{"data":{{"{}":"{}"}}}}}})", member_name(output), to_base64(bytes));
 }
 
 std::string end_event(const ExitStatus& status) {
-  std::string text = fmt::format(R"({{"event":{{"end":{{"exitCode":{},"exited":{},"status":)", status.code, status.exited);
+  std::string text =
+      fmt::format(R"({{"event":{{"end":{{"exitCode":{},"exited":{},"status":)", status.code, status.exited);
   append_json_string(text, status.status);
   if (!status.exited || status.code != 0) {
     text += R"(,"error":)";
@@ -175,9 +195,12 @@ std::string end_event(const ExitStatus& status) {
   return text + "}}}";
 }
 
-std::string keepalive_event() { return R"({"event":{"keepalive":{}}})"; }
+std::string keepalive_event() {
+  return R"({"event":{"keepalive":{}}})";
+}
 
-JsonObject process_info(std::uint32_t pid, const ProcessConfig& config, const std::optional<std::string>& tag) {
+JsonObject process_info(std::uint32_t pid, const ProcessConfig& config,
+                        const std::optional<std::string>& tag) {
   JsonObject envs;
   for (const auto& [name, value] : config.environment) envs[name] = value;
   JsonObject described{{"cmd", config.command},

@@ -44,9 +44,9 @@ struct StreamInputMessage {  // at most one is set; none is a keepalive
 };
 
 Result<StartRequest> parse_start(const JsonObject& message);
-Result<Selector> parse_selector(const JsonObject& message);                    // member "process"
-Result<Input> parse_input(const JsonObject& message);                          // member "input"
-Result<std::string> parse_signal(const JsonObject& message);                   // the enum's name, known or not
+Result<Selector> parse_selector(const JsonObject& message);   // member "process"
+Result<Input> parse_input(const JsonObject& message);         // member "input"
+Result<std::string> parse_signal(const JsonObject& message);  // the enum's name, known or not
 Result<std::optional<TerminalSize>> parse_terminal(const JsonObject& message);  // member "pty"
 Result<StreamInputMessage> parse_stream_input(const JsonObject& message);
 
@@ -67,6 +67,7 @@ std::string end_event(const ExitStatus& status);
 std::string keepalive_event();
 
 // One entry of List.
-JsonObject process_info(std::uint32_t pid, const ProcessConfig& config, const std::optional<std::string>& tag);
+JsonObject process_info(std::uint32_t pid, const ProcessConfig& config,
+                        const std::optional<std::string>& tag);
 
 }  // namespace space::guest

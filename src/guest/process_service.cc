@@ -1,8 +1,7 @@
 #include "guest/process_service.h"
 
-#include <boost/asio/experimental/awaitable_operators.hpp>
-
 #include <array>
+#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <csignal>
 
 namespace space::guest {
@@ -15,7 +14,9 @@ using connect::RpcError;
 
 constexpr Millis thaw_wait{30'000};
 
-void append(Bytes& out, const Bytes& more) { out.insert(out.end(), more.begin(), more.end()); }
+void append(Bytes& out, const Bytes& more) {
+  out.insert(out.end(), more.begin(), more.end());
+}
 
 std::unexpected<RpcError> rpc_fail(RpcCode code, std::string message) {
   return std::unexpected(RpcError{code, std::move(message)});
@@ -31,7 +32,8 @@ struct EventStream {
 
 Bytes last_envelopes(const EventStream& stream) {
   if (stream.ends_on_timeout && stream.process->timed_out())
-    return connect::end_of_stream({RpcCode::deadline_exceeded, "the process was killed: its timeout has passed"});
+    return connect::end_of_stream(
+        {RpcCode::deadline_exceeded, "the process was killed: its timeout has passed"});
   Bytes out = connect::envelope(0, end_event(stream.process->exit_status()));
   append(out, connect::end_of_stream());
   return out;
@@ -90,7 +92,8 @@ Task<void> ProcessService::handle(Exchange exchange, std::string method) {
     co_return co_await exchange.respond(200, "application/connect+json", std::string(as_text(body)));
   }
   // Input waits for the program to read it; a client that goes away meanwhile must not leave it queued.
-  if (method != "SendInput") co_return co_await exchange.respond_rpc(co_await unary(exchange, std::move(method)));
+  if (method != "SendInput")
+    co_return co_await exchange.respond_rpc(co_await unary(exchange, std::move(method)));
   auto message = co_await exchange.read_message();
   if (!message) co_return co_await exchange.respond_rpc(std::unexpected(std::move(message).error()));
   const auto first = co_await (send_input(*std::move(message)) || exchange.connection.peer_gone());
@@ -101,9 +104,9 @@ Task<void> ProcessService::handle(Exchange exchange, std::string method) {
 Task<void> ProcessService::start(Exchange exchange) {
   auto process = co_await start_process(exchange);
   if (!process) co_return co_await exchange.respond_stream_error(std::move(process).error());
-  co_await serve_events(exchange, {.process = *std::move(process),
-                                   .keepalive = keepalive_of(exchange.head),
-                                   .ends_on_timeout = true});
+  co_await serve_events(
+      exchange,
+      {.process = *std::move(process), .keepalive = keepalive_of(exchange.head), .ends_on_timeout = true});
 }
 
 Task<RpcResult<std::shared_ptr<Process>>> ProcessService::start_process(Exchange exchange) {
@@ -118,7 +121,8 @@ Task<RpcResult<std::shared_ptr<Process>>> ProcessService::start_process(Exchange
 
   const Deadline thaw_deadline = Deadline::after(thaw_wait);
   while (state_.frozen)
-    if (!co_await state_.thawed.wait(thaw_deadline)) co_return rpc_fail(RpcCode::unavailable, "the sandbox is being saved");
+    if (!co_await state_.thawed.wait(thaw_deadline))
+      co_return rpc_fail(RpcCode::unavailable, "the sandbox is being saved");
 
   const auto user = state_.users.find(name->value_or(state_.default_user));
   if (!user) co_return std::unexpected(to_rpc(user.error()));

@@ -15,8 +15,9 @@ constexpr Millis kept_after_end{30'000};
 constexpr std::size_t kept_limit = 1024;
 
 connect::RpcError not_found(const Selector& selector) {
-  return {connect::RpcCode::not_found, selector.pid ? fmt::format("process with pid {} not found", *selector.pid)
-                                                    : fmt::format("process with tag {} not found", selector.tag)};
+  return {connect::RpcCode::not_found, selector.pid
+                                           ? fmt::format("process with pid {} not found", *selector.pid)
+                                           : fmt::format("process with tag {} not found", selector.tag)};
 }
 
 bool matches(const Selector& selector, const Process& process) {
@@ -36,12 +37,14 @@ ProcessTable::ProcessTable(const Executor& executor) : executor_(executor), chil
 }
 
 RpcResult<std::shared_ptr<Process>> ProcessTable::start(StartRequest request, const User& user,
-                                                        const LaunchContext& context, std::optional<Millis> timeout) {
+                                                        const LaunchContext& context,
+                                                        std::optional<Millis> timeout) {
   auto launched = launch(request, user, context);
   if (!launched) return std::unexpected(std::move(launched).error());
   // The pid cannot have been reaped yet: that happens on this loop.
-  auto process = std::make_shared<Process>(executor_, launched->pid, std::move(request), std::move(launched->pipes),
-                                           [this](const std::shared_ptr<Process>& ended) { retire(ended); });
+  auto process =
+      std::make_shared<Process>(executor_, launched->pid, std::move(request), std::move(launched->pipes),
+                                [this](const std::shared_ptr<Process>& ended) { retire(ended); });
   running_.insert_or_assign(launched->pid, process);
   process->run(timeout);
   return process;
@@ -63,8 +66,8 @@ RpcResult<std::shared_ptr<Process>> ProcessTable::find_or_recent(const Selector&
   auto running = find(selector);
   if (running) return running;
   forget_old();
-  const auto found =
-      std::find_if(ended_.rbegin(), ended_.rend(), [&](const Ended& e) { return matches(selector, *e.process); });
+  const auto found = std::find_if(ended_.rbegin(), ended_.rend(),
+                                  [&](const Ended& e) { return matches(selector, *e.process); });
   if (found == ended_.rend()) return running;
   return found->process;
 }

@@ -3,7 +3,6 @@
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
-
 #include <deque>
 #include <map>
 #include <memory>
@@ -18,8 +17,8 @@ class ProcessTable {
   // Blocks SIGCHLD and takes it by descriptor. One per process: it reaps whatever child or orphan ends.
   explicit ProcessTable(const Executor& executor);
 
-  RpcResult<std::shared_ptr<Process>> start(StartRequest request, const User& user, const LaunchContext& context,
-                                            std::optional<Millis> timeout);
+  RpcResult<std::shared_ptr<Process>> start(StartRequest request, const User& user,
+                                            const LaunchContext& context, std::optional<Millis> timeout);
   // A program that runs. Otherwise not_found "process with pid N not found".
   RpcResult<std::shared_ptr<Process>> find(const Selector& selector) const;
   // The same, or one that ended less than 30 s ago.

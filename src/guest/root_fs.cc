@@ -37,7 +37,8 @@ struct Mount {
 };
 
 Result<void> mount_one(const Mount& m) {
-  if (::mkdir(m.target, 0755) != 0 && errno != EEXIST) return fail_errno(errno, fmt::format("make {}", m.target));
+  if (::mkdir(m.target, 0755) != 0 && errno != EEXIST)
+    return fail_errno(errno, fmt::format("make {}", m.target));
   if (::mount(m.type, m.target, m.type, m.flags, m.options) != 0 && errno != EBUSY)
     return fail_errno(errno, fmt::format("mount {}", m.target));
   return {};
@@ -51,7 +52,8 @@ Result<void> mount_all(std::initializer_list<Mount> mounts) {
 Result<void> wait_for_disk() {
   const Deadline deadline = Deadline::after(disk_wait);
   while (::access(disk, F_OK) != 0) {
-    if (deadline.passed()) return fail(Code::deadline, "{} did not appear within {} ms", disk, disk_wait.count());
+    if (deadline.passed())
+      return fail(Code::deadline, "{} did not appear within {} ms", disk, disk_wait.count());
     std::this_thread::sleep_for(Millis(5));
   }
   return {};
@@ -65,7 +67,7 @@ Result<void> grow_to_device() {
     if (::ioctl(device.get(), BLKGETSIZE64, &device_bytes) != 0) return fail_errno(errno, "size of the disk");
   }
   SPACE_TRY(const Fd root, open_fd(new_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  struct statfs status {};
+  struct statfs status{};
   if (::fstatfs(root.get(), &status) != 0) return fail_errno(errno, "stat the file system");
   const std::uint64_t blocks = device_bytes / static_cast<std::uint64_t>(status.f_bsize);
   if (::ioctl(root.get(), ext4_resize, &blocks) != 0) return fail_errno(errno, "grow the file system");
@@ -84,7 +86,8 @@ void free_initramfs() {
 Result<void> become_root() {
   for (const char* folder : {"/dev", "/proc", "/sys"}) {
     const std::string target = std::string(new_root) + folder;
-    if (::mkdir(target.c_str(), 0755) != 0 && errno != EEXIST) return fail_errno(errno, fmt::format("make {}", target));
+    if (::mkdir(target.c_str(), 0755) != 0 && errno != EEXIST)
+      return fail_errno(errno, fmt::format("make {}", target));
     if (::mount(folder, target.c_str(), nullptr, MS_MOVE, nullptr) != 0)
       return fail_errno(errno, fmt::format("move {}", folder));
   }
@@ -104,7 +107,8 @@ Result<void> mount_early() {
 
 Result<void> switch_to_disk() {
   SPACE_CHECK(wait_for_disk());
-  if (::mkdir(new_root, 0755) != 0 && errno != EEXIST) return fail_errno(errno, "make the mount point of the disk");
+  if (::mkdir(new_root, 0755) != 0 && errno != EEXIST)
+    return fail_errno(errno, "make the mount point of the disk");
   if (::mount(disk, new_root, "ext4", MS_NOATIME, nullptr) != 0) return fail_errno(errno, "mount the disk");
   if (const auto grown = grow_to_device(); !grown)
     log::warn("file system not grown", {log::Field(grown.error())});
@@ -124,9 +128,10 @@ Result<void> mount_late() {
     const char* target;
     const char* path;
   };
-  for (const Link& link : {Link{"/proc/self/fd", "/dev/fd"}, Link{"fd/0", "/dev/stdin"}, Link{"fd/1", "/dev/stdout"},
-                           Link{"fd/2", "/dev/stderr"}})
-    if (::symlink(link.target, link.path) != 0 && errno != EEXIST) return fail_errno(errno, fmt::format("make {}", link.path));
+  for (const Link& link : {Link{"/proc/self/fd", "/dev/fd"}, Link{"fd/0", "/dev/stdin"},
+                           Link{"fd/1", "/dev/stdout"}, Link{"fd/2", "/dev/stderr"}})
+    if (::symlink(link.target, link.path) != 0 && errno != EEXIST)
+      return fail_errno(errno, fmt::format("make {}", link.path));
   return {};
 }
 

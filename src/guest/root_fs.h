@@ -7,7 +7,8 @@ namespace space::guest {
 
 // /proc, /sys and /dev, before anything else can be looked at.
 Result<void> mount_early();
-// Waits for /dev/vda, mounts it, grows the file system to the device, makes it the root and frees the initramfs.
+// Waits for /dev/vda, mounts it, grows the file system to the device, makes it the root and frees the
+// initramfs.
 Result<void> switch_to_disk();
 // /dev/pts, /dev/shm, /run, the cgroup2 hierarchy and the customary links of /dev.
 Result<void> mount_late();

@@ -44,7 +44,7 @@ SPACE_CHILD_SIDE void reset_oom_score(Child* child) {
 }
 
 SPACE_CHILD_SIDE void reset_signals() {
-  struct sigaction standard {};
+  struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
   ::sigaction(SIGPIPE, &standard, nullptr);  // the one the daemon ignores
   sigset_t none;
@@ -60,7 +60,8 @@ SPACE_CHILD_SIDE void attach_descriptors(Child* child) {
   if (::syscall(SYS_close_range, 3U, ~0U, 0U) != 0) fail_child(child, SpawnStage::prepare);
 }
 
-// By raw calls: the C library's forms make every thread of the process change, and the threads here are the daemon's.
+// By raw calls: the C library's forms make every thread of the process change, and the threads here are the
+// daemon's.
 SPACE_CHILD_SIDE void take_identity(Child* child) {
   const User& user = *child->plan->user;
   if (::syscall(SYS_setgroups, user.groups.size(), user.groups.data()) != 0 ||
@@ -101,8 +102,8 @@ SPACE_CHILD_SIDE long clone_child(clone_args& arguments, void (*entry)(Child*), 
       "ud2\n"
       "1:"
       : "=a"(result)
-      : "0"(static_cast<long>(SYS_clone3)), "D"(&arguments), "S"(sizeof arguments), [child] "r"(child),
-        [entry] "r"(entry)
+      : "0"(static_cast<long>(SYS_clone3)), "D"(&arguments),
+        "S"(sizeof arguments), [child] "r"(child), [entry] "r"(entry)
       : "rcx", "r11", "memory", "cc");
   return result;
 }

@@ -1,7 +1,8 @@
 // Starting one program: plain system calls, no Asio, no allocation between clone and exec.
 //
-// The child shares our memory until it has exec'ed (clone3 with CLONE_VM and CLONE_VFORK), so nothing is copied
-// and a failure is reported by writing it down; CLONE_INTO_CGROUP puts it into the user cgroup without a migration.
+// The child shares our memory until it has exec'ed (clone3 with CLONE_VM and CLONE_VFORK), so nothing is
+// copied and a failure is reported by writing it down; CLONE_INTO_CGROUP puts it into the user cgroup without
+// a migration.
 #pragma once
 
 #include <sys/types.h>

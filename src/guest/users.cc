@@ -70,7 +70,7 @@ std::optional<User> find_user(std::string_view passwd, std::string_view group, s
 
 const std::string& UserDatabase::read(CachedFile& cached, std::string_view name) const {
   const std::string path = fmt::format("{}/{}", etc_, name);
-  struct stat now {};
+  struct stat now{};
   if (::stat(path.c_str(), &now) != 0) {
     cached = CachedFile();
     return cached.text;
