@@ -21,7 +21,7 @@ disk_build() {
   rm -rf tree/{tmp,run,var/tmp,var/cache/apt,var/lib/apt/lists}/* tree/var/log/*.log
   : >tree/etc/machine-id  # the daemon writes it: a template has no identity
   disk_format
-  sha256sum disk.raw | cut -d' ' -f1 >disk_sha256
+  openssl dgst -sha256 -r disk.raw | cut -d' ' -f1 >disk_sha256  # four times as fast as sha256sum
   cp "$rootfs/packages" packages
   rm -rf --one-file-system tree
 }
