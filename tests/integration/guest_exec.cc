@@ -29,6 +29,33 @@ Result<void> take_event(const connect::Envelope& envelope, GuestOutput& out) {
   return {};
 }
 
+Task<Result<GuestOutput>> read_output(http::Body& body) {
+  GuestOutput out;
+  connect::EnvelopeReader reader;
+  std::array<std::byte, 16384> chunk;
+  while (true) {
+    SPACE_CO_TRY(const auto count, co_await body.read(chunk));
+    if (count == 0) co_return out;
+    reader.feed(std::span(chunk).first(count));
+    while (true) {
+      SPACE_CO_TRY(const auto envelope, reader.next());
+      if (!envelope) break;
+      SPACE_CO_CHECK(take_event(*envelope, out));
+    }
+  }
+}
+
+Task<Result<GuestOutput>> exchange(http::ClientConnection& connection, http::RequestHead head,
+                                   std::string body, Deadline deadline) {
+  SPACE_CO_CHECK(co_await connection.write_request(head));
+  SPACE_CO_CHECK(co_await connection.write_body(as_bytes(body)));
+  SPACE_CO_CHECK(co_await connection.end_request());
+  SPACE_CO_TRY(const auto response, co_await connection.read_response(deadline));
+  if (response.head.status == 200) co_return co_await read_output(connection.body());
+  SPACE_CO_TRY(const auto text, co_await http::read_all(connection.body(), 4096));
+  co_return fail(Code::internal, "HTTP {}: {}", response.head.status, text);
+}
+
 }  // namespace
 
 http::RequestHead start_request_head(std::size_t body_bytes) {
@@ -38,7 +65,6 @@ http::RequestHead start_request_head(std::size_t body_bytes) {
   head.fields.add("Host", "localhost");
   head.fields.add("Content-Type", "application/connect+json");
   head.fields.add("Connect-Protocol-Version", "1");
-  head.fields.add("Content-Length", std::to_string(body_bytes));
   head.content_length = body_bytes;
   return head;
 }
@@ -50,37 +76,18 @@ std::string start_request_body(const std::vector<std::string>& argv) {
   return std::string(as_text(connect::envelope(0, to_text(request))));
 }
 
-Task<Result<GuestOutput>> read_process(http::ClientConnection& connection, Deadline deadline) {
-  SPACE_CO_TRY(const auto response, co_await connection.read_response(deadline));
-  if (response.head.status != 200) {
-    SPACE_CO_TRY(const auto body, co_await http::read_all(connection.body(), 4096));
-    co_return fail(Code::internal, "HTTP {}: {}", response.head.status, body);
-  }
-  GuestOutput out;
-  connect::EnvelopeReader reader;
-  std::array<std::byte, 16384> chunk;
-  while (true) {
-    SPACE_CO_TRY(const auto count, co_await connection.body().read(chunk));
-    if (count == 0) break;
-    reader.feed(std::span(chunk).first(count));
-    while (true) {
-      SPACE_CO_TRY(const auto envelope, reader.next());
-      if (!envelope) break;
-      SPACE_CO_CHECK(take_event(*envelope, out));
-    }
-  }
-  co_return out;
+Task<Result<GuestOutput>> run_process(http::ClientConnection& connection, http::RequestHead head,
+                                      std::string body, Deadline deadline) {
+  return with_deadline(exchange(connection, std::move(head), std::move(body), deadline), deadline,
+                       "a program's run");
 }
 
 Task<Result<GuestOutput>> run_in_guest(std::shared_ptr<H2Session> session, std::vector<std::string> argv,
                                        Deadline deadline) {
   SPACE_CO_TRY(auto tunnel, co_await session->connect("localhost:49983", deadline));
   http::ClientConnection connection(std::move(tunnel));
-  const std::string body = start_request_body(argv);
-  SPACE_CO_CHECK(co_await connection.write_request(start_request_head(body.size())));
-  SPACE_CO_CHECK(co_await connection.write_body(as_bytes(body)));
-  SPACE_CO_CHECK(co_await connection.end_request());
-  co_return co_await read_process(connection, deadline);
+  std::string body = start_request_body(argv);
+  co_return co_await run_process(connection, start_request_head(body.size()), std::move(body), deadline);
 }
 
 }  // namespace space

@@ -17,7 +17,9 @@ struct GuestOutput {
 // The request of process.Process/Start, and what its answer's envelopes say. The API edge speaks the same.
 http::RequestHead start_request_head(std::size_t body_bytes);
 std::string start_request_body(const std::vector<std::string>& argv);
-Task<Result<GuestOutput>> read_process(http::ClientConnection& connection, Deadline deadline);
+// Sends both and reads the answer to its end; `connection` stays usable and outlives the task.
+Task<Result<GuestOutput>> run_process(http::ClientConnection& connection, http::RequestHead head,
+                                      std::string body, Deadline deadline);
 
 Task<Result<GuestOutput>> run_in_guest(std::shared_ptr<H2Session> session, std::vector<std::string> argv,
                                        Deadline deadline);

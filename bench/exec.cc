@@ -1,0 +1,98 @@
+// What the platform adds to a command: exec of /bin/true over the API, next to the same exec issued on the
+// bare channel of a VM of the same template; and the channel's own floor, an empty control call next to an
+// HTTP/2 PING. The four alternate, so that all see the same machine.
+#include <boost/asio/io_context.hpp>
+#include <cstdio>
+#include <cstdlib>
+
+#include "bench/api.h"
+#include "bench/report.h"
+#include "tests/integration/bare_vm.h"
+
+namespace space::bench {
+namespace {
+
+constexpr int warm_up_rounds = 20;
+constexpr double platform_share_goal_ms = 1.0;
+
+Deadline limit() {
+  return Deadline::after(std::chrono::seconds(120));
+}
+
+struct Figures {
+  Samples api_exec, channel_exec, control_call, ping;
+};
+
+Result<void> ended_well(const Result<GuestOutput>& output) {
+  if (!output) return std::unexpected(output.error());
+  if (output->exit_code != 0) return fail(Code::internal, "/bin/true ended with {}", output->exit_code);
+  return {};
+}
+
+Task<Result<void>> round(Api& api, const ApiSandbox& sandbox, std::shared_ptr<H2Session> session,
+                         Figures& figures) {
+  const Stopwatch api_exec;
+  SPACE_CO_CHECK(ended_well(co_await api.exec(sandbox, {"/bin/true"}, limit())));
+  figures.api_exec.add(api_exec.ms());
+
+  const Stopwatch channel_exec;
+  SPACE_CO_CHECK(ended_well(co_await run_in_guest(session, {"/bin/true"}, limit())));
+  figures.channel_exec.add(channel_exec.ms());
+
+  const Stopwatch control_call;
+  SPACE_CO_CHECK(co_await session->call({.path = "/control/ping", .body = "{}"}, limit()));
+  figures.control_call.add(control_call.ms());
+
+  const Stopwatch ping;
+  SPACE_CO_CHECK(co_await session->ping(limit()));
+  figures.ping.add(ping.ms());
+  co_return Result<void>();
+}
+
+void report(const Figures& figures) {
+  print("exec", "channel_ping", figures.ping);
+  print("exec", "empty_control_call", figures.control_call, Peer{"channel_ping", figures.ping});
+  print("exec", "channel_exec_true", figures.channel_exec);
+  print("exec", "api_exec_true", figures.api_exec, Peer{"channel_exec_true", figures.channel_exec});
+  print_value("exec", "platform_share_ms",
+              figures.api_exec.percentile(50) - figures.channel_exec.percentile(50), "ms",
+              platform_share_goal_ms);
+}
+
+Task<Result<void>> measure(std::string template_folder, int rounds) {
+  SPACE_CO_TRY(const auto vm, BareVm::prepare(template_folder, {}));
+  SPACE_CO_CHECK(vm->start());
+  SPACE_CO_TRY(const auto session, co_await vm->attach(limit()));
+  SPACE_CO_TRY(const auto api, co_await Api::connect(limit()));
+  SPACE_CO_TRY(const ApiSandbox sandbox, co_await api->create(limit()));
+  Figures warm_up;
+  for (int i = 0; i < warm_up_rounds; ++i) SPACE_CO_CHECK(co_await round(*api, sandbox, session, warm_up));
+  Figures figures;
+  for (int i = 0; i < rounds; ++i) SPACE_CO_CHECK(co_await round(*api, sandbox, session, figures));
+  report(figures);
+  session->close("measured");
+  co_return co_await api->kill(sandbox.id, limit());
+}
+
+int run(const char* template_folder, int rounds) {
+  print_machine("exec");
+  boost::asio::io_context loop;
+  Result<void> result;
+  spawn(loop.get_executor(), "bench", [](std::string folder, int count, Result<void>& out) -> Task<void> {
+    out = co_await measure(std::move(folder), count);
+  }(template_folder, rounds, result));
+  loop.run();
+  if (!result) std::fprintf(stderr, "exec: %s\n", result.error().message.c_str());
+  return result ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace space::bench
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fputs("usage: exec_bench TEMPLATE_FOLDER [ROUNDS]\n", stderr);
+    return 2;
+  }
+  return space::bench::run(argv[1], argc > 2 ? std::atoi(argv[2]) : 300);
+}

@@ -1,0 +1,50 @@
+// What a benchmark prints: one JSON object a line, a figure next to the peer measured in the same run.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace space::bench {
+
+// Milliseconds since it was made.
+class Stopwatch {
+ public:
+  double ms() const {
+    return std::chrono::duration<double, std::milli>(system_clock().monotonic() - start_).count();
+  }
+
+ private:
+  Monotonic start_ = system_clock().monotonic();
+};
+
+class Samples {
+ public:
+  void add(double value) { values_.push_back(value); }
+  std::size_t size() const { return values_.size(); }
+  double percentile(double percent) const;  // nearest rank; 0 when empty
+
+ private:
+  std::vector<double> values_;
+};
+
+// What a figure is compared to: the ratio is that of the medians.
+struct Peer {
+  std::string_view name;
+  const Samples& samples;
+};
+
+// {"bench","metric","unit","n","p50","p90","p99"} and, with a peer, {"peer","peer_p50","ratio"}.
+void print(std::string_view bench, std::string_view metric, const Samples& samples,
+           std::optional<Peer> peer = {}, std::string_view unit = "ms");
+// A single value, in p50; `goal` is what it should not exceed.
+void print_value(std::string_view bench, std::string_view metric, double value, std::string_view unit,
+                 double goal);
+// The machine the figures are of: processors, load average, kernel.
+void print_machine(std::string_view bench);
+
+}  // namespace space::bench
