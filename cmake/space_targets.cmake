@@ -15,6 +15,12 @@ function(space_use_pch target)
       <boost/json/array.hpp> <boost/json/object.hpp> <boost/json/value.hpp> <fmt/core.h> <expected>)
   endif()
   target_precompile_headers(${target} REUSE_FROM space_pch)
+  # The header is compiled with -fPIC and reused only with the same flag; executables would get -fPIE.
+  get_target_property(kind ${target} TYPE)
+  if(kind STREQUAL "EXECUTABLE")
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
 endfunction()
 
 # space_library(NAME SOURCES a.cc ... DEPS other_lib ...)  ->  static library space_NAME
