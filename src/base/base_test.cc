@@ -87,6 +87,16 @@ TEST(Clock, FormatsRfc3339) {
   EXPECT_EQ(to_rfc3339(Wall(Millis(1'700'000'000'123))), "2023-11-14T22:13:20.123Z");
 }
 
+TEST(Clock, ParsesRfc3339) {
+  const Wall time(Millis(1'700'000'000'123));
+  for (const char* same : {"2023-11-14T22:13:20.123Z", "2023-11-14T22:13:20.123999Z", "2023-11-15T00:13:20.123+02:00"})
+    EXPECT_EQ(parse_rfc3339(same), time) << same;
+  EXPECT_EQ(parse_rfc3339("2023-11-14T22:13:20Z"), Wall(Millis(1'700'000'000'000)));
+  for (const char* wrong : {"", "2023-11-14", "2023-11-14T22:13:20", "2023-02-30T00:00:00Z", "2023-11-14T24:00:00Z",
+                            "2023-11-14T22:13:20.Z", "2023-11-14T22:13:20Zx", "x023-11-14T22:13:20Z"})
+    EXPECT_FALSE(parse_rfc3339(wrong)) << wrong;
+}
+
 TEST(Deadline, CountsDownAndTightens) {
   FakeClock clock;
   const Deadline deadline = Deadline::after(Millis(100), clock);

@@ -1,0 +1,57 @@
+#include "control/api.h"
+
+namespace space::control {
+
+Reply to_reply(const ApiError& error) {
+  Reply reply{.status = error.status, .body = to_body(error), .fields = {}};
+  if (!error.allow.empty()) reply.fields.add("Allow", error.allow);
+  return reply;
+}
+
+Task<Result<store::Team>> Api::authenticate(Action action, std::optional<std::string> api_key) {
+  if (action == Action::health) co_return store::Team();
+  co_return co_await auth_.team_of(std::move(api_key));
+}
+
+Task<Reply> Api::handle(ApiRequest request) {
+  switch (request.route.action) {
+    case Action::health:
+      co_return Reply{.status = 200, .body = R"({"status":"ok"})", .fields = {}};
+    case Action::sandbox_create_v1:
+      co_return co_await create(std::move(request), ApiVersion::v1);
+    case Action::sandbox_create_v2:
+      co_return co_await create(std::move(request), ApiVersion::v2);
+    case Action::sandbox_connect_v1:
+      co_return co_await connect(std::move(request), ApiVersion::v1);
+    case Action::sandbox_connect_v2:
+      co_return co_await connect(std::move(request), ApiVersion::v2);
+    case Action::sandbox_list:
+      co_return co_await list(std::move(request));
+    case Action::sandbox_get:
+      co_return co_await get(std::move(request));
+    case Action::sandbox_delete:
+      co_return co_await remove(std::move(request));
+    case Action::sandbox_set_timeout:
+      co_return co_await set_timeout(std::move(request));
+    case Action::template_list:
+      co_return co_await list_templates();
+    case Action::template_add:
+      co_return co_await add_template(std::move(request));
+    case Action::template_remove:
+      co_return co_await remove_template(std::move(request));
+    case Action::node_info:
+      co_return node_info();
+    case Action::not_available:
+      break;
+  }
+  co_return to_reply({501, "This version of SPACE does not offer this operation yet", "not_implemented", ""});
+}
+
+Reply Api::node_info() const {
+  const auto node = nodes_.current();
+  JsonObject body = node ? node->hello() : JsonObject();
+  body["connected"] = node != nullptr;
+  return {.status = 200, .body = to_text(body), .fields = {}};
+}
+
+}  // namespace space::control

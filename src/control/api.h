@@ -1,0 +1,67 @@
+// Api: the routes of the control plane, one function each. Bodies in and out are whole and small.
+#pragma once
+
+#include <string>
+
+#include "control/auth.h"
+#include "control/node_link.h"
+#include "control/router.h"
+#include "control/sandbox_service.h"
+#include "net/http.h"
+
+namespace space::control {
+
+struct Reply {
+  int status = 200;
+  std::string body;  // JSON; "" = none
+  http::Fields fields;
+};
+
+Reply to_reply(const ApiError& error);
+
+struct ApiRequest {
+  ApiRoute route;
+  store::Team team;  // of the key; empty where the route needs none
+  std::string query;
+  std::string body;
+};
+
+class Api {
+ public:
+  Api(store::Repository& repository, SandboxService& sandboxes, NodeLink& nodes, Auth& auth,
+      const Clock& clock, std::string domain)
+      : repository_(repository),
+        sandboxes_(sandboxes),
+        nodes_(nodes),
+        auth_(auth),
+        clock_(clock),
+        domain_(std::move(domain)) {}
+
+  // Who asks; to be answered before the body is read. An empty team for the routes open to all.
+  Task<Result<store::Team>> authenticate(Action action, std::optional<std::string> api_key);
+  Task<Reply> handle(ApiRequest request);
+
+ private:
+  // api_sandboxes.cc
+  Task<Reply> create(ApiRequest request, ApiVersion version);
+  Task<Reply> connect(ApiRequest request, ApiVersion version);
+  Task<Reply> list(ApiRequest request);
+  Task<Reply> get(ApiRequest request);
+  Task<Reply> remove(ApiRequest request);
+  Task<Reply> set_timeout(ApiRequest request);
+  // api_templates.cc
+  Task<Reply> list_templates();
+  Task<Reply> add_template(ApiRequest request);
+  Task<Reply> remove_template(ApiRequest request);
+  // api.cc
+  Reply node_info() const;
+
+  store::Repository& repository_;
+  SandboxService& sandboxes_;
+  NodeLink& nodes_;
+  Auth& auth_;
+  const Clock& clock_;
+  std::string domain_;  // of sandbox host names; "" = the client's own
+};
+
+}  // namespace space::control

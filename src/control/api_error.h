@@ -1,0 +1,26 @@
+// ApiError: how the API says no. {"code","message","error_code"?}, code = HTTP status, as E2B clients expect.
+// Pure.
+#pragma once
+
+#include <expected>
+#include <string>
+
+#include "base/result.h"
+
+namespace space::control {
+
+struct ApiError {
+  int status = 500;
+  std::string message;     // what is wrong and what to do next
+  std::string error_code;  // open set, for programs; may be empty
+  std::string allow;       // of a 405: the methods that exist
+};
+
+template <class T>
+using ApiResult = std::expected<T, ApiError>;
+
+int http_status(Code code);
+ApiError to_api_error(const Error& error);
+std::string to_body(const ApiError& error);
+
+}  // namespace space::control

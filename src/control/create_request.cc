@@ -1,0 +1,146 @@
+#include "control/create_request.h"
+
+#include <limits>
+
+#include "base/json.h"
+#include "control/network_options.h"
+
+namespace space::control {
+namespace {
+
+constexpr std::size_t template_name_length_max = 256;
+constexpr std::size_t metadata_bytes_max = 64 * 1024;
+constexpr std::size_t env_bytes_max = 256 * 1024;
+
+std::int64_t default_timeout_s(ApiVersion version) {
+  return version == ApiVersion::v1 ? 15 : 300;
+}
+
+Result<std::optional<std::int64_t>> read_timeout(const JsonObject& body) {
+  constexpr auto any = std::numeric_limits<std::int64_t>::max();
+  SPACE_TRY(const auto timeout, int_member(body, "timeout", -any, any));
+  if (timeout && *timeout <= 0) return fail(Code::invalid_argument, "Timeout must be greater than 0");
+  return timeout;
+}
+
+Result<std::int64_t> read_timeout(const JsonObject& body, ApiVersion version, std::int64_t max_s) {
+  SPACE_TRY(const auto timeout, read_timeout(body));
+  if (timeout && *timeout > max_s) {
+    if (max_s % 3600 == 0)
+      return fail(Code::invalid_argument, "Timeout cannot be greater than {} hours", max_s / 3600);
+    return fail(Code::invalid_argument, "Timeout cannot be greater than {} seconds", max_s);
+  }
+  return timeout.value_or(std::min(default_timeout_s(version), max_s));
+}
+
+// An object whose values are all text, at most `bytes_max` of it.
+Result<std::map<std::string, std::string>> read_pairs(const JsonObject& body, std::string_view key,
+                                                      std::size_t bytes_max) {
+  SPACE_TRY(const JsonObject* object, object_member(body, key));
+  std::map<std::string, std::string> pairs;
+  if (object == nullptr) return pairs;
+  std::size_t bytes = 0;
+  for (const auto& [name, value] : *object) {
+    if (!value.is_string())
+      return fail(Code::invalid_argument, "'{}.{}' must be a string", key, std::string_view(name));
+    bytes += name.size() + value.get_string().size();
+    if (bytes > bytes_max)
+      return fail(Code::invalid_argument, "'{}' is larger than {} KiB", key, bytes_max / 1024);
+    pairs.emplace(std::string_view(name), std::string_view(value.get_string()));
+  }
+  return pairs;
+}
+
+Result<std::map<std::string, SecretText>> read_env(const JsonObject& body) {
+  SPACE_TRY(auto pairs, read_pairs(body, "envVars", env_bytes_max));
+  std::map<std::string, SecretText> env;
+  for (auto& [name, value] : pairs) {
+    if (name.empty() || name.contains('=') || name.contains('\0') || value.contains('\0'))
+      return fail(Code::invalid_argument,
+                  "'envVars' has a name that is empty or contains '=', or a NUL byte in a name or value");
+    env.emplace(name, SecretText(std::move(value)));
+  }
+  return env;
+}
+
+Result<void> refuse_auto_pause(const JsonObject& body) {
+  SPACE_TRY(const auto pause, bool_member(body, "autoPause"));
+  SPACE_TRY(const auto keep_memory, bool_member(body, "autoPauseMemory"));
+  SPACE_TRY(const JsonObject* resume, object_member(body, "autoResume"));
+  bool resumes = false;
+  if (resume != nullptr) {
+    SPACE_TRY(const auto enabled, bool_member(*resume, "enabled"));
+    resumes = enabled.value_or(false);
+  }
+  if (pause.value_or(false) || resumes)
+    return fail(
+        Code::invalid_argument,
+        "'autoPause' and 'autoResume' are not supported by this version: the sandbox would be killed at "
+        "its timeout. Create it without them and with a longer 'timeout'");
+  if (keep_memory && !*keep_memory)
+    return fail(Code::invalid_argument, "'autoPauseMemory' needs 'autoPause'");
+  return {};
+}
+
+Result<void> refuse_unsupported(const JsonObject& body) {
+  SPACE_TRY(const JsonArray* volumes, array_member(body, "volumeMounts"));
+  if (volumes != nullptr && !volumes->empty())
+    return fail(Code::invalid_argument,
+                "'volumeMounts' is not supported by this version. Create the sandbox without it");
+  SPACE_TRY(const JsonObject* iam, object_member(body, "iam"));
+  if (iam != nullptr && !iam->empty())
+    return fail(Code::invalid_argument,
+                "'iam' is not supported by this version. Create the sandbox without it");
+  return {};
+}
+
+Result<void> read_options(const JsonObject& body, store::SandboxOptions& options) {
+  SPACE_TRY(options.metadata, read_pairs(body, "metadata", metadata_bytes_max));
+  SPACE_TRY(options.allow_internet_access, bool_member(body, "allow_internet_access"));
+  SPACE_TRY(const JsonObject* network, object_member(body, "network"));
+  if (network != nullptr) SPACE_CHECK(read_network(*network, options));
+  return {};
+}
+
+Result<JsonObject> parse_optional_body(std::string_view body) {
+  if (body.empty()) return JsonObject();
+  return parse_json_object(body, "the request body");
+}
+
+}  // namespace
+
+Result<CreateRequest> parse_create_request(std::string_view text, ApiVersion version,
+                                           std::int64_t timeout_max_s) {
+  SPACE_TRY(const JsonObject body, parse_json_object(text, "the request body"));
+  CreateRequest request;
+  SPACE_TRY(request.template_name, require_text(body, "templateID"));
+  if (request.template_name.empty() || request.template_name.size() > template_name_length_max)
+    return fail(Code::invalid_argument, "'templateID' must be 1 to {} characters", template_name_length_max);
+  SPACE_TRY(request.timeout_s, read_timeout(body, version, timeout_max_s));
+  SPACE_CHECK(read_options(body, request.options));
+  SPACE_TRY(request.env, read_env(body));
+  SPACE_CHECK(refuse_auto_pause(body));
+  SPACE_CHECK(refuse_unsupported(body));
+  SPACE_TRY(const auto secure, bool_member(body, "secure"));
+  request.secure = version == ApiVersion::v2 || secure.value_or(false);
+  if (!request.secure && !request.options.allow_public_traffic)
+    return fail(Code::invalid_argument,
+                "'network.allowPublicTraffic: false' needs a secured sandbox. Set 'secure' to true");
+  return request;
+}
+
+Result<std::int64_t> parse_connect_request(std::string_view text, ApiVersion version,
+                                           std::int64_t timeout_max_s) {
+  SPACE_TRY(const JsonObject body, parse_optional_body(text));
+  SPACE_CHECK(bool_member(body, "memory"));
+  return read_timeout(body, version, timeout_max_s);
+}
+
+Result<std::int64_t> parse_timeout_request(std::string_view text) {
+  SPACE_TRY(const JsonObject body, parse_json_object(text, "the request body"));
+  SPACE_TRY(const auto timeout, read_timeout(body));
+  if (!timeout) return fail(Code::invalid_argument, "'timeout' is missing: give the new lifetime in seconds");
+  return *timeout;
+}
+
+}  // namespace space::control

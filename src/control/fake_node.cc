@@ -1,0 +1,179 @@
+#include "control/fake_node.h"
+
+#include <algorithm>
+
+#include "base/bytes.h"
+
+namespace space::control {
+namespace {
+
+CallResponse ok(const JsonObject& body) {
+  return {200, to_text(body)};
+}
+
+CallResponse refusal(const Error& error) {
+  const int status = error.code == Code::not_found ? 404 : error.code == Code::exhausted ? 429 : 500;
+  return {status, to_text(JsonObject{{"code", to_string(error.code)}, {"message", error.message}})};
+}
+
+http::ResponseHead plain(int status) {
+  http::ResponseHead head;
+  head.status = status;
+  head.fields.add("Content-Type", "text/plain");
+  return head;
+}
+
+}  // namespace
+
+Task<void> FakeNode::serve(StreamPtr transport) {
+  H2Handlers handlers;
+  handlers.call = [this](CallRequest request) { return call(std::move(request)); };
+  handlers.connect = [this](std::string authority) { return connect(std::move(authority)); };
+  auto session = H2Session::server(std::move(transport), std::move(handlers), {.streams_max = 4096});
+  session_ = session;
+  co_await session->run();
+}
+
+void FakeNode::drop_session() {
+  if (session_) session_->close("the node's daemon was killed");
+  changed_.notify_all();
+}
+
+void FakeNode::report(std::string id, State state, std::string reason) {
+  sandboxes[id].state = state;
+  sandboxes[id].reason = reason;
+  events_.push_back(
+      {{"sequence", events_.size() + 1}, {"id", id}, {"state", to_string(state)}, {"reason", reason}});
+  break_streams(id);
+  changed_.notify_all();
+}
+
+JsonObject FakeNode::object(const std::string& id) const {
+  const Sandbox& sandbox = sandboxes.at(id);
+  return {{"id", id}, {"state", to_string(sandbox.state)}, {"reason", sandbox.reason}};
+}
+
+Task<CallResponse> FakeNode::call(CallRequest request) {
+  const auto body = parse_json_object(request.body, "request");
+  if (!body) co_return refusal(body.error());
+  if (request.path == "/node/hello") co_return ok({{"node_id", "n1"}, {"accelerator", "tcg"}});
+  if (request.path == "/node/sandbox/create") co_return co_await create(*body);
+  if (request.path == "/node/sandbox/delete") co_return remove(*body);
+  if (request.path == "/node/sandbox/list") co_return list();
+  if (request.path == "/node/events") co_return co_await events(*body);
+  if (request.path == "/node/template/remove") {
+    templates.erase(*require_text(*body, "digest"));
+    co_return ok({});
+  }
+  if (request.path == "/node/template/import") {
+    templates.insert(*require_text(*body, "digest"));
+    co_return ok({{"name", "base"}, {"shape", {{"vcpus", 1}, {"memory_mib", 512}, {"disk_mib", 4096}}}});
+  }
+  co_return refusal({Code::not_found, request.path});
+}
+
+Task<CallResponse> FakeNode::create(JsonObject body) {
+  const std::string id = *require_text(body, "id");
+  created.push_back(id);
+  if (create_error) co_return refusal(*create_error);
+  while (create_hangs) co_await changed_.wait();
+  sandboxes[id] = {State::running, "", std::move(body)};
+  co_return ok(object(id));
+}
+
+CallResponse FakeNode::remove(const JsonObject& body) {
+  const std::string id = *require_text(body, "id");
+  if (sandboxes.erase(id) > 0) deleted.push_back(id);
+  break_streams(id);
+  return ok({});
+}
+
+CallResponse FakeNode::list() const {
+  JsonArray all;
+  for (const auto& [id, sandbox] : sandboxes) all.push_back(object(id));
+  return ok({{"sandboxes", std::move(all)}});
+}
+
+Task<CallResponse> FakeNode::events(JsonObject body) {
+  const auto after = static_cast<std::size_t>(*require_int(body, "after", 0, 1'000'000));
+  while (events_.size() <= after && !session_->closed())
+    co_await changed_.wait(Deadline::after(Millis(1000)));
+  JsonArray news;
+  for (std::size_t i = after; i < events_.size(); ++i) news.push_back(events_[i]);
+  co_return ok({{"events", std::move(news)}, {"next", events_.size()}});
+}
+
+void FakeNode::break_streams(const std::string& id) {
+  const auto [first, last] = connections_.equal_range(id);
+  for (auto it = first; it != last; ++it) it->second->abort();
+}
+
+Task<Result<H2Handlers::Tunnel>> FakeNode::connect(std::string authority) {
+  const std::string id = authority.substr(0, authority.find(':'));
+  const std::string port = authority.substr(authority.find(':') + 1);
+  const auto found = sandboxes.find(id);
+  if (found == sandboxes.end() || !serves(found->second.state))
+    co_return fail(Code::not_found, "not running here");
+  if (port == "9999") co_return fail(Code::unavailable, "connection refused");
+  if (port == "7000" && refusals_left > 0) {
+    --refusals_left;
+    co_return fail(Code::unavailable, "connection refused");
+  }
+  co_return H2Handlers::Tunnel([this, id](StreamPtr stream) { return tunnel(std::move(stream), id); });
+}
+
+Task<void> FakeNode::tunnel(StreamPtr stream, std::string id) {
+  ++tunnels_open;
+  {
+    http::ServerConnection connection(std::move(stream));
+    const auto place = connections_.emplace(id, &connection);
+    const auto head = co_await connection.read_request(Deadline::after(Millis(10'000)));
+    if (head && *head) co_await answer(connection, **head, id);
+    connections_.erase(place);
+  }
+  --tunnels_open;
+}
+
+Task<bool> FakeNode::answer(http::ServerConnection& connection, http::RequestHead head, std::string id) {
+  if (head.path() == "/who") {
+    const std::string token(head.fields.get("X-Access-Token").value_or(""));
+    co_return (co_await connection.respond(plain(200), id + " " + token)).has_value();
+  }
+  if (head.path() == "/echo") {
+    co_await connection.start_response(plain(200));
+    std::vector<std::byte> piece(32 * 1024);
+    while (true) {
+      const auto n = co_await connection.body().read(piece);
+      if (!n) co_return false;
+      if (*n == 0) break;
+      if (!co_await connection.write_body(std::span(piece).first(*n))) co_return false;
+    }
+    co_return (co_await connection.end_response()).has_value();
+  }
+  if (head.path() == "/forever") {
+    co_await connection.start_response(plain(200));
+    co_await connection.write_body(as_bytes("first"));
+    co_await connection.peer_gone();
+    co_return false;
+  }
+  if (head.path() == "/early") co_return (co_await connection.respond(plain(413), "too much")).has_value();
+  if (head.wants_upgrade()) {
+    http::ResponseHead switching;
+    switching.status = 101;
+    switching.fields.add("Connection", "Upgrade");
+    switching.fields.add("Upgrade", "websocket");
+    co_await connection.start_response(switching);
+    auto raw = connection.release();
+    std::vector<std::byte> piece(1024);
+    while (true) {
+      const auto n = co_await raw->read(piece);
+      if (!n || *n == 0) break;
+      if (!co_await raw->write(std::span(piece).first(*n))) break;
+    }
+    co_await raw->finish();
+    co_return false;
+  }
+  co_return (co_await connection.respond(plain(404), "nothing here")).has_value();
+}
+
+}  // namespace space::control

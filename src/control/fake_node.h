@@ -1,0 +1,58 @@
+// FakeNode: a node in memory. Speaks api/node-rpc.md over one end of a stream; its sandboxes are a map, and
+// behind each tunnel stands a small HTTP server that says which sandbox it belongs to.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "core/lifecycle.h"
+#include "net/h2_session.h"
+#include "net/http.h"
+
+namespace space::control {
+
+class FakeNode {
+ public:
+  explicit FakeNode(const Executor& executor) : executor_(executor), changed_(executor) {}
+
+  struct Sandbox {
+    State state = State::running;
+    std::string reason;
+    JsonObject request;  // of its create
+  };
+  std::map<std::string, Sandbox> sandboxes;
+  std::set<std::string> templates;
+  std::optional<Error> create_error;  // answer of every create
+  bool create_hangs = false;          // until the session ends
+  int refusals_left = 0;              // dials to port 7000 that are refused before one works
+  int tunnels_open = 0;
+  std::vector<std::string> created, deleted;
+
+  // Serves a session over `transport` until it ends.
+  Task<void> serve(StreamPtr transport);
+  void drop_session();                                           // as a crash of the node's daemon
+  void report(std::string id, State state, std::string reason);  // an event; the sandbox's streams break
+
+ private:
+  Task<CallResponse> call(CallRequest request);
+  Task<CallResponse> create(JsonObject body);
+  Task<CallResponse> events(JsonObject body);
+  CallResponse remove(const JsonObject& body);
+  CallResponse list() const;
+  Task<Result<H2Handlers::Tunnel>> connect(std::string authority);
+  Task<void> tunnel(StreamPtr stream, std::string id);
+  Task<bool> answer(http::ServerConnection& connection, http::RequestHead head, std::string id);
+  void break_streams(const std::string& id);
+  JsonObject object(const std::string& id) const;
+
+  Executor executor_;
+  Event changed_;
+  std::shared_ptr<H2Session> session_;
+  std::multimap<std::string, http::ServerConnection*> connections_;
+  std::vector<JsonObject> events_;
+};
+
+}  // namespace space::control

@@ -1,0 +1,176 @@
+#include "control/proxy.h"
+
+#include <array>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "control/proxy_headers.h"
+
+namespace space::control {
+namespace {
+
+// The node holds a request for up to 30 s while a sandbox is in transition.
+constexpr Millis tunnel_patience{35'000};
+// A service of the guest may be about to listen.
+constexpr int dial_attempts = 5;
+constexpr Millis dial_pause{100};
+constexpr std::size_t piece_bytes = 64 * 1024;
+
+const Deadline never = Deadline::at(Monotonic::max());
+
+std::string refusal_json(const DataPlaneRoute& route, int status, std::string_view message) {
+  return to_text(JsonObject{{"sandboxId", route.sandbox}, {"message", message}, {"code", status}});
+}
+
+http::ResponseHead json_head(int status) {
+  http::ResponseHead head;
+  head.status = status;
+  head.fields.add("Content-Type", "application/json; charset=utf-8");
+  return head;
+}
+
+// One request on its way: both connections and how it went.
+struct Exchange {
+  Exchange(http::ServerConnection& c, StreamPtr tunnel) : client(c), guest(std::move(tunnel)) {}
+  http::ServerConnection& client;
+  http::ClientConnection guest;
+  http::RequestHead request;  // as the guest sees it
+  enum class End : unsigned char { complete, broken, upgraded, unanswered } end = End::unanswered;
+};
+
+Task<Result<void>> send_request_body(Exchange& exchange) {
+  std::vector<std::byte> piece(piece_bytes);
+  while (true) {
+    SPACE_CO_TRY(const std::size_t n, co_await exchange.client.body().read(piece));
+    if (n == 0) break;
+    // The guest may answer and close without reading on: its answer is what counts, not our write.
+    if (!co_await exchange.guest.write_body(std::span(piece).first(n))) co_return Result<void>();
+  }
+  (void)co_await exchange.guest.end_request();
+  co_return Result<void>();
+}
+
+// Returns only when the client is lost.
+Task<void> attend_client(Exchange& exchange) {
+  if (exchange.request.has_body() && !co_await send_request_body(exchange)) co_return;
+  co_await exchange.client.peer_gone();
+}
+
+Task<void> pass_answer(Exchange& exchange) {
+  const auto response = co_await exchange.guest.read_response(never);
+  if (!response) co_return;
+  exchange.end = Exchange::End::broken;
+  if (!co_await exchange.client.start_response(to_client(response->head))) co_return;
+  if (response->head.status == 101) {
+    exchange.end = Exchange::End::upgraded;
+    co_return;
+  }
+  std::vector<std::byte> piece(piece_bytes);
+  while (true) {
+    const auto n = co_await exchange.guest.body().read(piece);
+    if (!n) co_return;
+    if (*n == 0) break;
+    if (!co_await exchange.client.write_body(std::span(piece).first(*n))) co_return;
+  }
+  if (co_await exchange.client.end_response()) exchange.end = Exchange::End::complete;
+}
+
+// False: the client left before the answer was complete.
+Task<bool> run(Exchange& exchange) {
+  using namespace boost::asio::experimental::awaitable_operators;
+  if (!co_await exchange.guest.write_request(exchange.request)) co_return true;
+  if (!exchange.request.has_body()) (void)co_await exchange.guest.end_request();
+  const auto first = co_await (attend_client(exchange) || pass_answer(exchange));
+  co_return first.index() == 1;
+}
+
+bool has_traffic_token(const http::RequestHead& head, const DataPlaneTarget& target) {
+  const auto given = head.fields.get(traffic_token_header);
+  return given && equal_in_constant_time(*given, target.traffic_token);
+}
+
+}  // namespace
+
+std::expected<DataPlaneTarget, Proxy::Refusal> Proxy::admit(const http::RequestHead& head,
+                                                            const DataPlaneRoute& route) const {
+  const auto target = sandboxes_.data_plane_target(route.sandbox);
+  if (!target) return std::unexpected(Refusal{502, refusal_json(route, 502, "The sandbox was not found")});
+  if (route.port == envd_port) {
+    if (!is_internal_path(head.path())) return *target;
+    return std::unexpected(Refusal{
+        404,
+        to_text(JsonObject{{"message", "There is no such route"}, {"path", head.path()}, {"code", 404}})});
+  }
+  if (target->traffic_token.empty() || has_traffic_token(head, *target)) return *target;
+  const auto message =
+      head.fields.get(traffic_token_header)
+          ? fmt::format(
+                "Sandbox is secured with traffic access token. Provided token in header "
+                "'{}' is invalid",
+                traffic_token_header)
+          : fmt::format("Sandbox is secured with traffic access token. Token header '{}' is missing",
+                        traffic_token_header);
+  return std::unexpected(Refusal{403, refusal_json(route, 403, message)});
+}
+
+Proxy::Refusal Proxy::unreachable(const DataPlaneRoute& route, const Error& error) const {
+  if (error.code == Code::conflict || error.code == Code::deadline)
+    return {409, refusal_json(route, 409, "The sandbox is still transitioning. Try again in a moment.")};
+  if (error.code == Code::exhausted)
+    return {429,
+            refusal_json(route, 429, "Too many connections to sandboxes are open. Close some and try again")};
+  // The daemon always listens while the sandbox lives: if it does not, the sandbox is going.
+  const bool port_closed = error.code == Code::unavailable && route.port != envd_port &&
+                           sandboxes_.data_plane_target(route.sandbox);
+  if (!port_closed) return {502, refusal_json(route, 502, "The sandbox was not found")};
+  return {502, to_text(JsonObject{{"sandboxId", route.sandbox},
+                                  {"message", "The sandbox is running but port is not open"},
+                                  {"port", route.port},
+                                  {"code", 502}})};
+}
+
+Task<Proxy::Outcome<StreamPtr>> Proxy::open_tunnel(DataPlaneRoute route) {
+  const Deadline deadline = Deadline::after(tunnel_patience);
+  for (int attempt = 1;; ++attempt) {
+    const auto node = co_await nodes_.wait(deadline.at_most(sandboxes_.limits().node_patience));
+    if (!node)
+      co_return std::unexpected(Refusal{
+          502, refusal_json(route, 502, "The node of the sandbox is not connected. Try again in a moment.")});
+    auto tunnel = co_await node->connect(route.sandbox, route.port, deadline);
+    if (tunnel) co_return *std::move(tunnel);
+    const bool refused = tunnel.error().code == Code::unavailable;
+    const bool again = refused && (node->closed() || route.port != envd_port) && attempt < dial_attempts;
+    if (!again || !sandboxes_.data_plane_target(route.sandbox))
+      co_return std::unexpected(unreachable(route, tunnel.error()));
+    co_await sleep_for(dial_pause * attempt);
+  }
+}
+
+Task<bool> Proxy::serve(http::ServerConnection& client, http::RequestHead head, DataPlaneRoute route) {
+  const auto target = admit(head, route);
+  if (!target)
+    co_return (co_await client.respond(json_head(target.error().status), target.error().body)).has_value();
+  auto tunnel = co_await open_tunnel(route);
+  if (!tunnel)
+    co_return (co_await client.respond(json_head(tunnel.error().status), tunnel.error().body)).has_value();
+
+  Exchange exchange(client, *std::move(tunnel));
+  exchange.request = to_guest(head, *target, route.port);
+  const bool client_stayed = co_await run(exchange);
+  if (!client_stayed) exchange.guest.abort();
+  using End = Exchange::End;
+  if (client_stayed && exchange.end == End::complete) co_return true;
+  if (client_stayed && exchange.end == End::upgraded) {
+    co_await splice(client.release(), exchange.guest.release());
+    co_return false;
+  }
+  if (client_stayed && exchange.end == End::unanswered) {
+    const Refusal refusal = unreachable(route, {Code::unavailable, "the guest closed the connection"});
+    co_return (co_await client.respond(json_head(refusal.status), refusal.body)).has_value();
+  }
+  client.abort();
+  co_return false;
+}
+
+}  // namespace space::control

@@ -1,0 +1,42 @@
+// Proxy: the data plane. One request of a client to one port of one sandbox.
+//
+// Nothing is buffered beyond a piece: bodies stream both ways, a slow reader slows its producer. Each request
+// has a tunnel of its own; when the tunnel breaks, so does the client's connection, never with a clean end:
+// that is how clients tell a killed sandbox from the end of an answer. A client that leaves resets its
+// tunnel.
+#pragma once
+
+#include <string>
+
+#include "control/node_link.h"
+#include "control/router.h"
+#include "control/sandbox_service.h"
+#include "net/http.h"
+
+namespace space::control {
+
+class Proxy {
+ public:
+  Proxy(const SandboxService& sandboxes, NodeLink& nodes) : sandboxes_(sandboxes), nodes_(nodes) {}
+
+  // Answers `head`, whose body is still to be read from `client`. False: the connection is of no further use.
+  Task<bool> serve(http::ServerConnection& client, http::RequestHead head, DataPlaneRoute route);
+
+ private:
+  struct Refusal {
+    int status;
+    std::string body;  // JSON
+  };
+  template <class T>
+  using Outcome = std::expected<T, Refusal>;
+
+  std::expected<DataPlaneTarget, Refusal> admit(const http::RequestHead& head,
+                                                const DataPlaneRoute& route) const;
+  Task<Outcome<StreamPtr>> open_tunnel(DataPlaneRoute route);
+  Refusal unreachable(const DataPlaneRoute& route, const Error& error) const;
+
+  const SandboxService& sandboxes_;
+  NodeLink& nodes_;
+};
+
+}  // namespace space::control

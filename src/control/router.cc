@@ -1,0 +1,171 @@
+#include "control/router.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace space::control {
+namespace {
+
+struct Entry {
+  std::string_view method;
+  std::string_view pattern;
+  Action action;
+};
+
+constexpr std::array table = std::to_array<Entry>({
+    {"GET", "/health", Action::health},
+    {"POST", "/v2/sandboxes", Action::sandbox_create_v2},
+    {"POST", "/sandboxes", Action::sandbox_create_v1},
+    {"POST", "/v2/sandboxes/{id}/connect", Action::sandbox_connect_v2},
+    {"POST", "/sandboxes/{id}/connect", Action::sandbox_connect_v1},
+    {"GET", "/v2/sandboxes", Action::sandbox_list},
+    {"GET", "/sandboxes/{id}", Action::sandbox_get},
+    {"DELETE", "/sandboxes/{id}", Action::sandbox_delete},
+    {"POST", "/sandboxes/{id}/timeout", Action::sandbox_set_timeout},
+    {"GET", "/v1/templates", Action::template_list},
+    {"POST", "/v1/templates", Action::template_add},
+    {"DELETE", "/v1/templates/{id}", Action::template_remove},
+    {"GET", "/v1/node", Action::node_info},
+    // A plain 404 would make the SDK say that the sandbox does not exist.
+    {"POST", "/sandboxes/{id}/resume", Action::not_available},
+    {"POST", "/sandboxes/{id}/refreshes", Action::not_available},
+    {"POST", "/sandboxes/{id}/pause", Action::not_available},
+    {"POST", "/sandboxes/{id}/fork", Action::not_available},
+    {"POST", "/sandboxes/{id}/snapshots", Action::not_available},
+    {"PUT", "/sandboxes/{id}/network", Action::not_available},
+    {"GET", "/sandboxes/{id}/metrics", Action::not_available},
+    {"GET", "/sandboxes/{id}/logs", Action::not_available},
+    {"GET", "/v2/sandboxes/{id}/logs", Action::not_available},
+});
+
+bool all_of(std::string_view text, bool (*predicate)(char)) {
+  return std::ranges::all_of(text, predicate);
+}
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_label_character(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'z');
+}
+
+// The name of a Host field: lower case, without port and brackets.
+std::string host_name(std::string_view host) {
+  std::string name;
+  if (host.starts_with('[')) {
+    name = host.substr(1, host.find(']') - 1);
+  } else {
+    name = host.substr(0, host.find(':'));
+  }
+  std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  return name;
+}
+
+bool is_ip_address(const std::string& name) {
+  in6_addr address;
+  return inet_pton(AF_INET, name.c_str(), &address) == 1 || inet_pton(AF_INET6, name.c_str(), &address) == 1;
+}
+
+bool may_name_sandbox_in_headers(const std::string& host) {
+  return host == "localhost" || host.starts_with("sandbox.") || is_ip_address(host);
+}
+
+std::optional<std::uint16_t> parse_port(std::string_view text) {
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || port == 0) return std::nullopt;
+  return port;
+}
+
+std::string_view without_client_suffix(std::string_view id) {
+  return id.substr(0, id.find('-'));
+}
+
+// `<port>-<sandbox id>[-…].…`, or nothing. Only real sandbox ids: 127-0-0-1.example must stay a plain host.
+std::optional<DataPlaneRoute> route_of_host(const std::string& host) {
+  const std::string_view label = std::string_view(host).substr(0, host.find('.'));
+  const auto dash = label.find('-');
+  if (dash == std::string_view::npos || label.size() == host.size()) return std::nullopt;
+  const auto port = parse_port(label.substr(0, dash));
+  const auto id = without_client_suffix(label.substr(dash + 1));
+  if (!port || !is_sandbox_id(id)) return std::nullopt;
+  return DataPlaneRoute{std::string(id), *port};
+}
+
+// Nothing when the request does not speak of a sandbox in its headers.
+std::optional<Route> route_of_headers(const http::RequestHead& head, const std::string& host) {
+  const auto id_field = head.fields.get("E2b-Sandbox-Id");
+  const auto port_field = head.fields.get("E2b-Sandbox-Port");
+  if (!id_field && !port_field) return std::nullopt;
+  if (!id_field || !port_field) return InvalidTarget{"missing header"};
+  if (!may_name_sandbox_in_headers(host)) return InvalidTarget{"Invalid host"};
+  const auto id = without_client_suffix(*id_field);
+  if (id.empty() || id.size() > 63 || !all_of(id, is_label_character))
+    return InvalidTarget{"Invalid sandbox ID"};
+  const auto port = parse_port(*port_field);
+  if (!port) return InvalidTarget{"Invalid sandbox port"};
+  return DataPlaneRoute{std::string(id), *port};
+}
+
+// The {id} of `path` if it has the shape of `pattern`; "" for a pattern without one.
+std::optional<std::string_view> match(std::string_view pattern, std::string_view path) {
+  const auto brace = pattern.find('{');
+  if (brace == std::string_view::npos)
+    return pattern == path ? std::optional(std::string_view()) : std::nullopt;
+  const auto tail = pattern.substr(pattern.find('}') + 1);
+  if (!path.starts_with(pattern.substr(0, brace)) || !path.ends_with(tail)) return std::nullopt;
+  if (path.size() <= brace + tail.size()) return std::nullopt;
+  const auto id = path.substr(brace, path.size() - brace - tail.size());
+  return id.contains('/') ? std::nullopt : std::optional(id);
+}
+
+Route route_of_path(const http::RequestHead& head) {
+  std::string allow;
+  for (const Entry& entry : table) {
+    const auto raw_id = match(entry.pattern, head.path());
+    if (!raw_id) continue;
+    if (entry.method != head.method) {
+      allow += allow.empty() ? entry.method : fmt::format(", {}", entry.method);
+      continue;
+    }
+    auto id = http::percent_decode(*raw_id, false);
+    if (!id) break;
+    if (entry.pattern.contains("sandboxes/{")) id = std::string(without_client_suffix(*id));
+    return ApiRoute{entry.action, *std::move(id)};
+  }
+  if (!allow.empty())
+    return ApiError{405, fmt::format("{} is not allowed here. Use {}", head.method, allow), "", allow};
+  return ApiError{404, fmt::format("There is no route {} {}", head.method, head.path()), "", ""};
+}
+
+}  // namespace
+
+Route route(const http::RequestHead& head) {
+  const std::string host = host_name(head.fields.get("Host").value_or(""));
+  if (auto by_host = route_of_host(host)) return *std::move(by_host);
+  if (auto by_headers = route_of_headers(head, host)) return *std::move(by_headers);
+  if (head.path() == "/files" && http::query_value(head.query(), "signature"))
+    return ApiError{401,
+                    "Signed URLs are not served yet. Read and write files through the SDK, which names the "
+                    "sandbox in its headers",
+                    "", ""};
+  return route_of_path(head);
+}
+
+bool is_internal_path(std::string_view path) {
+  constexpr std::array internal = std::to_array<std::string_view>(
+      {"/init", "/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"});
+  std::string decoded = http::percent_decode(path, false).value_or(std::string(path));
+  while (decoded.starts_with("//")) decoded.erase(0, 1);
+  while (decoded.size() > 1 && decoded.ends_with('/')) decoded.pop_back();
+  return std::ranges::find(internal, std::string_view(decoded)) != internal.end();
+}
+
+}  // namespace space::control

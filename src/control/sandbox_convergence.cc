@@ -1,0 +1,161 @@
+// The half of SandboxService that talks to the node about what is: deletions, deaths, reconciliation.
+#include <algorithm>
+#include <set>
+
+#include "base/ids.h"
+#include "base/log.h"
+#include "control/live_sandbox.h"
+
+namespace space::control {
+namespace {
+
+constexpr Millis node_delete_patience{30'000};
+constexpr Millis node_list_patience{15'000};
+constexpr std::int64_t event_wait_ms = 25'000;
+constexpr Millis retry_first{250};
+constexpr Millis retry_max{10'000};
+
+bool ended(State state) {
+  return is_failed(state) || is_end(state);
+}
+
+}  // namespace
+
+// Goes on over lost sessions. False: no node came back in time; the next one's reconcile takes it up again.
+Task<bool> SandboxService::remove_from_node(std::string id) {
+  Millis pause = retry_first;
+  while (const auto node = co_await nodes_.wait(Deadline::after(limits_.node_patience))) {
+    const auto done =
+        co_await node->call("sandbox/delete", {{"id", id}}, Deadline::after(node_delete_patience));
+    if (done) co_return true;
+    if (node->closed()) continue;
+    log::warn("sandbox not deleted on the node, retrying", {{"sandbox", id}, log::Field(done.error())});
+    co_await sleep_for(pause);
+    pause = std::min(pause * 2, retry_max);
+  }
+  co_return false;
+}
+
+Task<void> SandboxService::remove_orphan(std::string id) {
+  (void)co_await remove_from_node(std::move(id));
+}
+
+Task<void> SandboxService::converge_deletion(LivePtr live) {
+  if (live->deleting_here || live->over) co_return;
+  live->deleting_here = true;
+  if (co_await remove_from_node(live->row.id)) co_await bury(live, State::deleted, live->row.reason);
+  live->deleting_here = false;
+  live->changed.notify_all();
+}
+
+// Writes the tombstone. If the database fails, the row stays unfinished and the next reconcile repeats this.
+Task<void> SandboxService::bury(LivePtr live, State state, std::string reason) {
+  const auto row = co_await repository_.finish(live->row.id, state, std::move(reason), clock_.wall());
+  if (!row) {
+    log::error("end of sandbox not recorded", {{"sandbox", live->row.id}, log::Field(row.error())});
+    co_return;
+  }
+  live->row = *row;
+  live->over = true;
+  forget(live);
+  log::info("sandbox is over",
+            {{"sandbox", row->id}, {"state", to_string(row->state)}, {"reason", row->reason}});
+}
+
+void SandboxService::forget(const LivePtr& live) {
+  timeouts_.remove(live->row.id);
+  live_.erase(live->row.id);
+  live->changed.notify_all();
+}
+
+Result<SandboxService::NodeReport> SandboxService::read_report(const Json& value) {
+  if (!value.is_object()) return fail(Code::internal, "the node reported something that is no sandbox");
+  const JsonObject& object = value.get_object();
+  NodeReport report;
+  SPACE_TRY(report.id, require_text(object, "id"));
+  SPACE_TRY(const std::string state_name, require_text(object, "state"));
+  SPACE_TRY(auto reason, text_member(object, "reason"));
+  const auto state = state_from(state_name);
+  if (!is_sandbox_id(report.id) || !state)
+    return fail(Code::internal, "the node reported an id or state that does not exist");
+  report.state = *state;
+  report.reason = std::move(reason).value_or("");
+  return report;
+}
+
+// One sandbox as the node has it against our row of it.
+Task<void> SandboxService::compare(NodeReport report) {
+  const auto found = live_.find(report.id);
+  if (found == live_.end()) {
+    spawn(executor_, "remove orphan", remove_orphan(report.id));
+    co_return;
+  }
+  const LivePtr live = found->second;
+  if (is_deletion(live->row.wanted)) {
+    spawn(executor_, "delete sandbox", converge_deletion(live));
+    co_return;
+  }
+  if (live->starting_here) co_return;  // the create itself hears of it
+  const bool interrupted = half_built(live->row.state) && !serves(report.state);
+  if (ended(report.state) || interrupted) {
+    co_await bury(live, State::failed, interrupted ? "its start was interrupted" : report.reason);
+    spawn(executor_, "remove from node", remove_orphan(report.id));
+  } else if (half_built(live->row.state)) {
+    if (const auto kept = co_await keep_running(live); !kept)
+      log::error("sandbox not adopted", {{"sandbox", report.id}, log::Field(kept.error())});
+  }
+}
+
+Task<Result<void>> SandboxService::reconcile(NodeSessionPtr session) {
+  SPACE_CO_TRY(const JsonObject answer,
+               co_await session->call("sandbox/list", {}, Deadline::after(node_list_patience)));
+  SPACE_CO_TRY(const JsonArray* sandboxes, array_member(answer, "sandboxes"));
+  if (sandboxes == nullptr) co_return fail(Code::internal, "the node's list has no sandboxes member");
+  std::set<std::string> held;
+  std::vector<NodeReport> reports;
+  for (const Json& value : *sandboxes) {
+    SPACE_CO_TRY(auto report, read_report(value));
+    held.insert(report.id);
+    reports.push_back(std::move(report));
+  }
+  std::vector<LivePtr> missing;
+  for (const auto& [id, live] : live_)
+    if (!held.contains(id) && !live->starting_here) missing.push_back(live);
+  for (NodeReport& report : reports) co_await compare(std::move(report));
+  for (const LivePtr& live : missing) {
+    if (is_deletion(live->row.wanted))
+      co_await bury(live, State::deleted, live->row.reason);
+    else
+      co_await bury(live, State::failed,
+                    half_built(live->row.state) ? "its start was interrupted" : "its node lost it");
+  }
+  log::info("reconciled with the node", {{"held", held.size()}, {"missing", missing.size()}});
+  co_return Result<void>();
+}
+
+Task<void> SandboxService::follow(NodeSessionPtr session) {
+  std::int64_t after = 0;
+  while (!session->closed()) {
+    const auto answer = co_await session->call("events", {{"after", after}, {"wait_ms", event_wait_ms}},
+                                               Deadline::after(Millis(event_wait_ms) + node_list_patience));
+    const auto events = answer ? array_member(*answer, "events") : std::unexpected(answer.error());
+    if (!events) {
+      if (session->closed()) co_return;
+      log::warn("events of the node not read", {log::Field(events.error())});
+      co_await sleep_for(retry_first);
+      continue;
+    }
+    for (const Json& value : *events ? **events : JsonArray()) {
+      const auto report = read_report(value);
+      if (!report) {
+        log::warn("event of the node ignored", {log::Field(report.error())});
+      } else if (live_.contains(report->id)) {
+        co_await compare(*report);
+      }
+    }
+    if (const auto next = int_member(*answer, "next", 0, INT64_MAX); next && *next)
+      after = std::max(after, **next);
+  }
+}
+
+}  // namespace space::control
