@@ -1,0 +1,263 @@
+#include "sandboxd/fake_noded.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/bytes.h"
+
+namespace space {
+namespace {
+
+using noded::Verb;
+
+constexpr Millis poll(1);
+
+std::string text(const char* field, std::size_t size) {
+  return std::string(field, ::strnlen(field, size));
+}
+
+Fd memory_file(std::string_view content) {
+  Fd fd(::memfd_create("fake", MFD_CLOEXEC));
+  if (!write_all(fd.get(), as_bytes(content))) std::abort();
+  return fd;
+}
+
+struct Incoming {
+  noded::Request request{};
+  std::vector<Fd> fds;
+};
+
+// nullopt: nothing there; an error: the peer is gone.
+Result<std::optional<Incoming>> receive(int socket) {
+  Incoming incoming;
+  iovec data{&incoming.request, sizeof incoming.request};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t size = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (size < 0 && errno == EAGAIN) return std::nullopt;
+  if (size != sizeof incoming.request) return fail(Code::unavailable, "the peer is gone");
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header))
+    for (std::size_t i = 0; i < (header->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
+      incoming.fds.emplace_back(fd);
+    }
+  return incoming;
+}
+
+void send(int socket, const noded::Reply& reply, const Fd& fd) {
+  iovec data{const_cast<noded::Reply*>(&reply), sizeof reply};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (fd) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    const int number = fd.get();
+    std::memcpy(CMSG_DATA(header), &number, sizeof number);
+  }
+  ::sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+}  // namespace
+
+FakeNoded::FakeNoded(Executor executor, std::string socket_path)
+    : executor_(std::move(executor)),
+      socket_path_(std::move(socket_path)),
+      generation_(std::make_shared<int>(0)) {
+  start();
+}
+
+FakeNoded::~FakeNoded() {
+  *generation_ = -1;
+  for (auto& [id, held] : sandboxes)
+    if (held.vm) held.vm->die(9);
+}
+
+void FakeNoded::start() {
+  ::unlink(socket_path_.c_str());
+  listener_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (socket_path_.size() >= sizeof address.sun_path) std::abort();
+  std::memcpy(address.sun_path, socket_path_.data(), socket_path_.size());
+  if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) std::abort();
+  if (::listen(listener_.get(), 8) != 0) std::abort();
+  spawn(executor_, "fake noded", listen(generation_));
+}
+
+void FakeNoded::restart() {
+  ++*generation_;
+  start();
+}
+
+Task<void> FakeNoded::listen(std::shared_ptr<int> generation) {
+  const int mine = *generation;
+  while (*generation == mine) {
+    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) spawn(executor_, "fake noded connection", serve(std::move(socket), generation));
+    co_await sleep_for(poll);
+  }
+}
+
+Task<void> FakeNoded::serve(Fd socket, std::shared_ptr<int> generation) {
+  const int mine = *generation;
+  while (*generation == mine) {
+    auto incoming = receive(socket.get());
+    if (!incoming) break;
+    if (!*incoming) {
+      co_await sleep_for(poll);
+      continue;
+    }
+    const noded::Request& request = (*incoming)->request;
+    verbs.push_back(request.verb);
+    const std::size_t nth = verbs.size();
+    on_verb(nth, false);
+    const std::optional<Error> refused = refuse(request.verb);
+    Result<Answer> answer =
+        refused ? Result<Answer>(std::unexpected(*refused)) : carry_out(request, std::move((*incoming)->fds));
+    on_verb(nth, true);
+    noded::Reply reply{};
+    reply.protocol = noded::protocol;
+    reply.sequence = request.sequence;
+    if (answer) {
+      std::memcpy(reply.values, answer->values, sizeof reply.values);
+    } else {
+      reply.status = 1 + static_cast<std::uint32_t>(answer.error().code);
+      std::memcpy(reply.message, answer.error().message.data(),
+                  std::min(answer.error().message.size(), sizeof reply.message - 1));
+    }
+    const Fd none;
+    if (*generation == mine) send(socket.get(), reply, answer ? std::as_const(answer->fd) : none);
+  }
+}
+
+Result<FakeNoded::Answer> FakeNoded::carry_out(const noded::Request& request, std::vector<Fd> fds) {
+  const std::string id = text(request.sandbox, sizeof request.sandbox);
+  const std::string digest = text(request.digest, sizeof request.digest);
+  Answer answer;
+  switch (request.verb) {
+    case Verb::pool_info:
+      answer.values[0] = 1 << 30;
+      return answer;
+    case Verb::list:
+      return list();
+    case Verb::template_import: {
+      templates.insert(digest);
+      int ends[2];
+      if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
+      answer.fd.reset(ends[0]);
+      const Fd writer(ends[1]);
+      if (!write_all(writer.get(), as_bytes(std::string_view("\0", 1)))) std::abort();
+      return answer;
+    }
+    case Verb::template_open:
+      if (!templates.contains(digest)) return fail(Code::not_found, "no such template");
+      answer.fd = memory_file(R"({"format":1,"name":"base"})");
+      return answer;
+    case Verb::template_remove:
+      templates.erase(digest);
+      return answer;
+    case Verb::disk_create:
+      if (!templates.contains(digest)) return fail(Code::not_found, "no such template");
+      sandboxes[id].disk = true;
+      return answer;
+    case Verb::slot_create:
+      sandboxes[id].slot = true;
+      return answer;
+    case Verb::vmm_launch:
+      return launch(sandboxes[id], std::move(fds));
+    default:
+      break;
+  }
+  Held& held = sandboxes[id];
+  const bool runs = held.vm && held.vm->running();
+  switch (request.verb) {
+    case Verb::disk_remove:
+      if (held.vm) return fail(Code::conflict, "a VMM is there");
+      held.disk = false;
+      break;
+    case Verb::slot_remove:
+      if (held.vm) return fail(Code::conflict, "a VMM is there");
+      held.slot = false;
+      break;
+    case Verb::vmm_open:
+      if (!runs) return fail(Code::not_found, "no VMM runs");
+      answer.values[0] = 4242;
+      answer.fd = held.vm->pidfd();
+      break;
+    case Verb::vmm_kill:
+      if (runs) held.vm->die(9);
+      break;
+    case Verb::vmm_exit:
+      if (!held.vm || runs) return fail(Code::not_found, "no exit record");
+      answer.values[noded::exit_signal] = static_cast<std::uint64_t>(held.vm->signal());
+      break;
+    case Verb::vmm_forget:
+      if (runs) return fail(Code::conflict, "it runs");
+      held.vm.reset();
+      break;
+    default:
+      return fail(Code::invalid_argument, "unknown verb");
+  }
+  return answer;
+}
+
+Result<FakeNoded::Answer> FakeNoded::launch(Held& held, std::vector<Fd> fds) {
+  if (fds.size() != 2) return fail(Code::invalid_argument, "two sockets are needed");
+  if (!held.disk || !held.slot) return fail(Code::conflict, "disk or slot is missing");
+  if (!held.vm) held.vm = FakeVm::launch(executor_, std::move(fds[0]), std::move(fds[1]), behaviour);
+  Answer answer;
+  answer.values[0] = 4242;
+  answer.fd = held.vm->pidfd();
+  return answer;
+}
+
+Result<FakeNoded::Answer> FakeNoded::list() const {
+  std::string content;
+  const auto add = [&](noded::Kind kind, const std::string& id) {
+    noded::ListRecord record{};
+    record.kind = kind;
+    std::memcpy(record.id, id.data(), id.size());
+    content.append(reinterpret_cast<const char*>(&record), sizeof record);
+  };
+  for (const auto& digest : templates) add(noded::Kind::template_, digest);
+  for (const auto& [id, held] : sandboxes) {
+    if (held.disk) add(noded::Kind::disk, id);
+    if (held.slot) add(noded::Kind::slot, id);
+    if (held.vm) add(held.vm->running() ? noded::Kind::vmm : noded::Kind::vmm_exited, id);
+  }
+  Answer answer;
+  answer.fd = memory_file(content);
+  return answer;
+}
+
+bool FakeNoded::holds_nothing() const {
+  for (const auto& [id, held] : sandboxes)
+    if (!held.empty()) return false;
+  return true;
+}
+
+std::shared_ptr<FakeVm> FakeNoded::vm(const std::string& id) const {
+  const auto found = sandboxes.find(id);
+  return found != sandboxes.end() && found->second.vm && found->second.vm->running() ? found->second.vm
+                                                                                     : nullptr;
+}
+
+}  // namespace space

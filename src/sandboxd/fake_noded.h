@@ -1,0 +1,62 @@
+// FakeNoded: the verbs of api/noded.h over a real SEQPACKET socket, with everything they hold in memory. For
+// tests.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "api/noded.h"
+#include "sandboxd/fake_vm.h"
+
+namespace space {
+
+class FakeNoded {
+ public:
+  struct Held {
+    bool disk = false;
+    bool slot = false;
+    std::shared_ptr<FakeVm> vm;  // also a dead one, until it is forgotten
+    bool empty() const { return !disk && !slot && !vm; }
+  };
+
+  FakeNoded(Executor executor, std::string socket_path);
+  ~FakeNoded();
+
+  std::map<std::string, Held> sandboxes;
+  std::set<std::string> templates;
+  FakeVm::Behaviour behaviour;     // of the VMs launched next
+  std::vector<noded::Verb> verbs;  // seen, in order
+
+  // An error refuses the verb.
+  std::function<std::optional<Error>(noded::Verb)> refuse = [](noded::Verb) { return std::nullopt; };
+  // Called before the effect of the nth verb (from 1) and again before its answer is sent.
+  std::function<void(std::size_t nth, bool done)> on_verb = [](std::size_t, bool) {};
+
+  bool holds_nothing() const;
+  std::shared_ptr<FakeVm> vm(const std::string& id) const;  // a running one, or nullptr
+  void restart();                                           // drops every connection, as a new process would
+
+ private:
+  struct Answer {
+    std::uint64_t values[noded::values_count] = {};
+    Fd fd;
+  };
+  Task<void> listen(std::shared_ptr<int> generation);
+  Task<void> serve(Fd socket, std::shared_ptr<int> generation);
+  Result<Answer> carry_out(const noded::Request& request, std::vector<Fd> fds);
+  Result<Answer> launch(Held& held, std::vector<Fd> fds);
+  Result<Answer> list() const;
+  void start();
+
+  Executor executor_;
+  std::string socket_path_;
+  Fd listener_;
+  std::shared_ptr<int> generation_;  // counts restarts; -1: gone
+};
+
+}  // namespace space
