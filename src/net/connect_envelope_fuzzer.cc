@@ -1,7 +1,6 @@
 // Envelopes read the same however the bytes are split, and read back as they were written.
-#include <cstdlib>
-
 #include <algorithm>
+#include <cstdlib>
 
 #include "net/connect.h"
 

@@ -1,5 +1,5 @@
-// A server's reading side: the head found in pieces and at once agree, and a chunked body decodes the same however
-// it is split.
+// A server's reading side: the head found in pieces and at once agree, and a chunked body decodes the same
+// however it is split.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
