@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # with_instance PROGRAM ARGS… : runs a benchmark against a SPACE of its own: PROGRAM TEMPLATE_FOLDER ARGS…
 # Sourced by the benchmarks' scripts.
 set -euo pipefail
