@@ -9,11 +9,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Millis beat_interval = 5s;
-constexpr Millis beat_limit = 5s;
-// A guest may starve on a crowded machine; only a long silence is worth breaking its open streams for.
-constexpr int missed_beats_max = 6;
-constexpr Millis attach_limit = 10s;
 constexpr Millis attach_pause_min = 100ms;
 constexpr Millis attach_pause_max = 5s;
 constexpr Millis connect_limit = 2s;
@@ -32,8 +27,12 @@ channel::Sync make_sync(std::uint64_t epoch) {
 
 }  // namespace
 
-ChannelLink::ChannelLink(Executor executor, std::string socket_path, Hooks hooks)
-    : executor_(executor), socket_path_(std::move(socket_path)), hooks_(std::move(hooks)), wake_(executor) {}
+ChannelLink::ChannelLink(Executor executor, std::string socket_path, Hooks hooks, Pace pace)
+    : executor_(executor),
+      socket_path_(std::move(socket_path)),
+      hooks_(std::move(hooks)),
+      pace_(pace),
+      wake_(executor) {}
 
 ChannelLink::~ChannelLink() = default;
 
@@ -86,13 +85,14 @@ Task<void> ChannelLink::keep_attached() {
   while (!closed_) {
     if (session()) {
       pause = attach_pause_min;
-      const bool woken = co_await wake_.wait(Deadline::after(beat_interval));
+      const bool woken = co_await wake_.wait(Deadline::after(pace_.beat_interval));
       if (!woken && session()) co_await heart_beat();
       continue;
     }
-    if (auto attached = co_await attach(Deadline::after(attach_limit)); !attached && !closed_) {
+    if (auto attached = co_await attach(Deadline::after(pace_.attach_limit)); !attached && !closed_) {
       log::warn("channel attach failed", {{"socket", socket_path_}, log::Field(attached.error())});
-      set_responsive(false);
+      // A VMM that is not there any more is a death, reported as one; here it is the guest that is silent.
+      if (attached.error().code != Code::unavailable) set_responsive(false);
       co_await wake_.wait(Deadline::after(pause));
       pause = std::min(pause * 2, attach_pause_max);
     }
@@ -101,14 +101,14 @@ Task<void> ChannelLink::keep_attached() {
 
 Task<void> ChannelLink::heart_beat() {
   const auto session = session_;
-  const auto answered = co_await session->ping(Deadline::after(beat_limit));
+  const auto answered = co_await session->ping(Deadline::after(pace_.beat_limit));
   if (answered) {
     missed_beats_ = 0;
     set_responsive(true);
     co_return;
   }
   set_responsive(false);
-  if (++missed_beats_ >= missed_beats_max) session->close("the guest no longer answers");
+  if (++missed_beats_ >= pace_.missed_beats_max) session->close("the guest no longer answers");
 }
 
 void ChannelLink::set_responsive(bool responsive) {

@@ -24,7 +24,15 @@ class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
     std::function<void()> changed;
   };
 
-  ChannelLink(Executor executor, std::string socket_path, Hooks hooks);
+  struct Pace {
+    Millis beat_interval{5000};
+    Millis beat_limit{5000};
+    // A guest may starve on a crowded machine; only a long silence is worth breaking its open streams for.
+    int missed_beats_max = 6;
+    Millis attach_limit{10000};
+  };
+
+  ChannelLink(Executor executor, std::string socket_path, Hooks hooks, Pace pace);
   ~ChannelLink();
 
   // One attach, for a guest that is booting: waits until it answers or the deadline passes.
@@ -51,6 +59,7 @@ class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
   Executor executor_;
   std::string socket_path_;
   Hooks hooks_;
+  Pace pace_;
   std::shared_ptr<H2Session> session_;
   Event wake_;
   int missed_beats_ = 0;

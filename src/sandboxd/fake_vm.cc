@@ -15,6 +15,33 @@
 namespace space {
 namespace asio = boost::asio;
 
+namespace {
+
+class MutedStream final : public Stream {
+ public:
+  MutedStream(StreamPtr inner, std::shared_ptr<FakeVm> vm) : inner_(std::move(inner)), vm_(std::move(vm)) {}
+  Task<Result<std::size_t>> read(std::span<std::byte> into) override {
+    auto n = co_await inner_->read(into);
+    co_await until_heard();
+    co_return n;
+  }
+  Task<Result<void>> write(std::span<const std::byte> bytes) override {
+    co_await until_heard();
+    co_return co_await inner_->write(bytes);
+  }
+  Task<Result<void>> finish() override { return inner_->finish(); }
+  void reset() noexcept override { inner_->reset(); }
+
+ private:
+  Task<void> until_heard() {
+    while (vm_->silent && vm_->running()) co_await sleep_for(Millis(1));
+  }
+  StreamPtr inner_;
+  std::shared_ptr<FakeVm> vm_;
+};
+
+}  // namespace
+
 std::shared_ptr<FakeVm> FakeVm::launch(const Executor& executor, Fd qmp, Fd channel, Behaviour behaviour) {
   std::shared_ptr<FakeVm> vm(new FakeVm(executor, std::move(behaviour)));
   spawn(executor, "fake QMP", vm->serve_qmp(std::move(qmp)));

@@ -36,6 +36,7 @@ class FakeVm : public std::enable_shared_from_this<FakeVm> {
   std::vector<std::string> calls;  // control calls, in order
   std::uint64_t last_epoch = 0;
   int attaches = 0;
+  bool silent = false;  // reads nothing and says nothing until it is false again
 
  private:
   FakeVm(const Executor& executor, Behaviour behaviour);

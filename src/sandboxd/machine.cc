@@ -32,7 +32,8 @@ Machine::Machine(Host host, std::string id, ChannelLink::Hooks hooks)
     : host_(std::move(host)),
       id_(std::move(id)),
       changed_(hooks.changed),
-      channel_(std::make_shared<ChannelLink>(host_.executor, channel_path(folder()), std::move(hooks))),
+      channel_(std::make_shared<ChannelLink>(host_.executor, channel_path(folder()), std::move(hooks),
+                                             ChannelLink::Pace())),
       interrupted_(host_.executor) {}
 
 Task<Result<void>> Machine::apply(Effect effect, Deadline deadline) {

@@ -184,7 +184,8 @@ Result<void> Sandbox::change(Change change, std::string reason) {
 
 void Sandbox::on_machine_changed() {
   const bool responsive = machine_->channel()->responsive();
-  if (std::exchange(was_responsive_, responsive) != responsive && serves(record_.state)) {
+  if (std::exchange(was_responsive_, responsive) != responsive && serves(record_.state) &&
+      !machine_->dead()) {
     log::info(responsive ? "guest answers again" : "guest does not answer", {{"sandbox", record_.id}});
     node_.events.publish(record_.id, record_.state, reason());
   }
