@@ -14,13 +14,7 @@
 namespace space::control {
 namespace {
 
-struct Entry {
-  std::string_view method;
-  std::string_view pattern;
-  Action action;
-};
-
-constexpr std::array table = std::to_array<Entry>({
+constexpr std::array table = std::to_array<RouteEntry>({
     {"GET", "/health", Action::health},
     {"POST", "/v2/sandboxes", Action::sandbox_create_v2},
     {"POST", "/sandboxes", Action::sandbox_create_v1},
@@ -128,7 +122,7 @@ std::optional<std::string_view> match(std::string_view pattern, std::string_view
 
 Route route_of_path(const http::RequestHead& head) {
   std::string allow;
-  for (const Entry& entry : table) {
+  for (const RouteEntry& entry : table) {
     const auto raw_id = match(entry.pattern, head.path());
     if (!raw_id) continue;
     if (entry.method != head.method) {
@@ -146,6 +140,10 @@ Route route_of_path(const http::RequestHead& head) {
 }
 
 }  // namespace
+
+std::span<const RouteEntry> api_routes() {
+  return table;
+}
 
 Route route(const http::RequestHead& head) {
   const std::string host = host_name(head.fields.get("Host").value_or(""));

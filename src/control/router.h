@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "control/api_error.h"
@@ -53,6 +55,14 @@ struct InvalidTarget {
   std::string message;
   bool operator==(const InvalidTarget&) const = default;
 };
+
+struct RouteEntry {
+  std::string_view method;
+  std::string_view pattern;  // "/sandboxes/{id}"
+  Action action;
+};
+// All routes of the API.
+std::span<const RouteEntry> api_routes();
 
 using Route = std::variant<DataPlaneRoute, ApiRoute, InvalidTarget, ApiError>;
 

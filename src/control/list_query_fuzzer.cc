@@ -1,0 +1,22 @@
+// The query of a listing. A cursor made from what was accepted must be accepted and say the same.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "control/list_query.h"
+
+using namespace space;
+using namespace space::control;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto query = parse_list_query({reinterpret_cast<const char*>(data), size});
+  if (!query) return 0;
+  if (query->limit < 1 || query->limit > page_limit_max || query->states.empty()) std::abort();
+  if (!query->after) return 0;
+  const bool oldest = query->order == store::Order::oldest_first;
+  const auto again = parse_list_query("nextToken=" + encode_cursor(*query->after, query->order) +
+                                      (oldest ? "&order=asc" : ""));
+  if (!again || again->after->id != query->after->id || again->after->started_at != query->after->started_at)
+    std::abort();
+  return 0;
+}
