@@ -20,7 +20,11 @@ constexpr VerbShape shapes[] = {
     {.verb = Verb::disk_remove, .name = "disk_remove", .sandbox = true},
     {.verb = Verb::slot_create, .name = "slot_create", .sandbox = true},
     {.verb = Verb::slot_remove, .name = "slot_remove", .sandbox = true},
-    {.verb = Verb::vmm_launch, .name = "vmm_launch", .sandbox = true, .values = launch_value_count, .descriptors = 2},
+    {.verb = Verb::vmm_launch,
+     .name = "vmm_launch",
+     .sandbox = true,
+     .values = launch_value_count,
+     .descriptors = 2},
     {.verb = Verb::vmm_open, .name = "vmm_open", .sandbox = true, .at_once = true},
     {.verb = Verb::vmm_kill, .name = "vmm_kill", .sandbox = true},
     {.verb = Verb::vmm_exit, .name = "vmm_exit", .sandbox = true, .at_once = true},
@@ -39,7 +43,8 @@ Result<std::string> admit_text(std::span<const char> field, const char* name, bo
                                bool (*is_valid)(std::string_view)) {
   SPACE_TRY(std::string text, text_of(field, name));
   if (!wanted && !text.empty()) return fail(Code::invalid_argument, "this verb takes no {}", name);
-  if (wanted && !is_valid(text)) return fail(Code::invalid_argument, "the field {} is not a valid {}", name, name);
+  if (wanted && !is_valid(text))
+    return fail(Code::invalid_argument, "the field {} is not a valid {}", name, name);
   return text;
 }
 
@@ -51,11 +56,13 @@ Result<void> admit_value(std::uint64_t value, const char* name, std::uint64_t mi
 Result<void> admit_values(const VerbShape& shape, std::span<const std::uint64_t, values_count> values) {
   for (std::size_t i = shape.values; i < values.size(); ++i)
     if (values[i] != 0) return fail(Code::invalid_argument, "{} takes {} values", shape.name, shape.values);
-  if (shape.verb == Verb::disk_create) return admit_value(values[0], "disk size in MiB", disk_mib_min, disk_mib_max);
+  if (shape.verb == Verb::disk_create)
+    return admit_value(values[0], "disk size in MiB", disk_mib_min, disk_mib_max);
   if (shape.verb != Verb::vmm_launch) return {};
   SPACE_CHECK(admit_value(values[launch_vcpus], "number of vCPUs", 1, vcpus_max));
   SPACE_CHECK(admit_value(values[launch_memory_mib], "memory in MiB", memory_mib_min, memory_mib_max));
-  SPACE_CHECK(admit_value(values[launch_accelerator], "accelerator", 0, static_cast<std::uint64_t>(Accelerator::kvm)));
+  SPACE_CHECK(admit_value(values[launch_accelerator], "accelerator", 0,
+                          static_cast<std::uint64_t>(Accelerator::kvm)));
   return admit_value(values[launch_tsc_khz], "TSC frequency in kHz", 0, tsc_khz_max);
 }
 
@@ -77,7 +84,8 @@ Result<Call> admit(std::span<const std::byte> datagram, std::size_t descriptors)
   if (shape == nullptr)
     return fail(Code::invalid_argument, "there is no verb {}", static_cast<std::uint32_t>(request.verb));
   if (descriptors != shape->descriptors)
-    return fail(Code::invalid_argument, "{} takes {} descriptors, not {}", shape->name, shape->descriptors, descriptors);
+    return fail(Code::invalid_argument, "{} takes {} descriptors, not {}", shape->name, shape->descriptors,
+                descriptors);
   Call call{.verb = request.verb, .sequence = request.sequence};
   SPACE_TRY(call.sandbox, admit_text(request.sandbox, "sandbox", shape->sandbox, is_sandbox_id));
   SPACE_TRY(call.digest, admit_text(request.digest, "digest", shape->digest, is_digest));
@@ -89,7 +97,8 @@ Result<Call> admit(std::span<const std::byte> datagram, std::size_t descriptors)
 std::uint64_t sequence_of(std::span<const std::byte> datagram) {
   std::uint64_t sequence = 0;
   constexpr std::size_t offset = offsetof(Request, sequence);
-  if (datagram.size() >= offset + sizeof sequence) std::memcpy(&sequence, datagram.data() + offset, sizeof sequence);
+  if (datagram.size() >= offset + sizeof sequence)
+    std::memcpy(&sequence, datagram.data() + offset, sizeof sequence);
   return sequence;
 }
 
@@ -100,7 +109,8 @@ Reply make_reply(std::uint64_t sequence, const std::array<std::uint64_t, values_
 }
 
 Reply make_reply(std::uint64_t sequence, const Error& error) {
-  Reply reply{.protocol = protocol, .status = 1 + static_cast<std::uint32_t>(error.code), .sequence = sequence};
+  Reply reply{
+      .protocol = protocol, .status = 1 + static_cast<std::uint32_t>(error.code), .sequence = sequence};
   std::string_view text = error.message;
   if (text.size() >= sizeof reply.message) {
     text = text.substr(0, sizeof reply.message - 1);

@@ -12,10 +12,10 @@ namespace {
 const std::string sandbox = "i0123456789abcdefghi";
 const std::string digest(64, 'a');
 
-constexpr Verb all_verbs[] = {Verb::pool_info,   Verb::list,       Verb::template_import, Verb::template_open,
-                              Verb::template_remove, Verb::disk_create, Verb::disk_remove, Verb::slot_create,
-                              Verb::slot_remove, Verb::vmm_launch, Verb::vmm_open,        Verb::vmm_kill,
-                              Verb::vmm_exit,    Verb::vmm_forget};
+constexpr Verb all_verbs[] = {
+    Verb::pool_info,   Verb::list,        Verb::template_import, Verb::template_open, Verb::template_remove,
+    Verb::disk_create, Verb::disk_remove, Verb::slot_create,     Verb::slot_remove,   Verb::vmm_launch,
+    Verb::vmm_open,    Verb::vmm_kill,    Verb::vmm_exit,        Verb::vmm_forget};
 
 template <std::size_t size>
 void put(char (&field)[size], std::string_view text) {
@@ -39,7 +39,8 @@ Request valid(Verb verb) {
 }
 
 Result<Call> admitted(const Request& request) {
-  return admit(std::as_bytes(std::span(&request, 1)), shape_of(request.verb) ? shape_of(request.verb)->descriptors : 0);
+  return admit(std::as_bytes(std::span(&request, 1)),
+               shape_of(request.verb) ? shape_of(request.verb)->descriptors : 0);
 }
 
 std::string refusal(const Request& request) {
@@ -82,7 +83,8 @@ TEST(Door, RefusesEveryOtherNumberOfDescriptors) {
   for (const Verb verb : all_verbs) {
     const Request request = valid(verb);
     for (std::size_t count = 0; count <= 4; ++count)
-      EXPECT_EQ(admit(std::as_bytes(std::span(&request, 1)), count).has_value(), count == shape_of(verb)->descriptors);
+      EXPECT_EQ(admit(std::as_bytes(std::span(&request, 1)), count).has_value(),
+                count == shape_of(verb)->descriptors);
   }
 }
 
@@ -169,7 +171,8 @@ TEST(Reply, CarriesTheError) {
 
 TEST(Reply, ALongMessageIsCutBetweenCharacters) {
   for (std::size_t before = 170; before <= 180; ++before) {
-    const Reply reply = make_reply(1, Error{Code::internal, std::string(before, 'x') + "\u20ac\u20ac\u20ac\u20ac"});
+    const Reply reply =
+        make_reply(1, Error{Code::internal, std::string(before, 'x') + "\u20ac\u20ac\u20ac\u20ac"});
     const std::string_view text = reply.message;
     ASSERT_LT(text.size(), sizeof reply.message);
     const std::size_t tail = text.size() - std::min(before, text.size());

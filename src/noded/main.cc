@@ -37,7 +37,7 @@ Result<void> make_folders(const priv::Layout& layout) {
 // are waited for, so that they cannot add to what is being cleaned up.
 Result<Fd> take_instance(const priv::Layout& layout) {
   SPACE_TRY(Fd lock, open_fd(layout.lock(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
-  const Deadline deadline = Deadline::after(5s);
+  const Deadline deadline = Deadline::after(2s);
   while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return fail_errno(errno, "lock the instance");
     if (deadline.passed()) return fail(Code::conflict, "another space-noded serves {}", layout.run);
@@ -64,8 +64,8 @@ gid_t group_of(uid_t uid) {
 Result<void> serve(const Options& options) {
   // VMs' supervisors that lose their parent come to this process, which reaps them whatever PID 1 does.
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "become a subreaper");
+  SPACE_TRY(Fd signals, block_signals());  // first: a stop asked for meanwhile is a clean one
   SPACE_TRY(Verbs verbs, Verbs::open(options.layout, options.pool_mib_max, options.vmm_program));
-  SPACE_TRY(Fd signals, block_signals());
   SPACE_TRY(Fd listener, listen_seqpacket(options.layout.socket(), group_of(options.client)));
   log::info("serving", {{"run", options.layout.run}, {"client_uid", options.client}});
   Server server(std::move(listener), std::move(signals), options.client, verbs);

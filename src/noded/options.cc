@@ -38,13 +38,26 @@ Result<Options> parse_options(int argc, char** argv) {
   opterr = 0;
   for (int option = 0; (option = ::getopt_long(argc, argv, "", known, nullptr)) != -1;) {
     switch (option) {
-      case 's': options.layout.state = optarg; break;
-      case 'r': options.layout.run = optarg; break;
-      case 'u': client = number_of<uid_t>(optarg); break;
-      case 'p': pool_mib = number_of<std::uint64_t>(optarg); break;
-      case 'v': options.vmm_program = optarg; break;
-      case 'd': options.unmount_pool = true; break;
-      default: return fail(Code::invalid_argument, "{}", usage);
+      case 's':
+        options.layout.state = optarg;
+        break;
+      case 'r':
+        options.layout.run = optarg;
+        break;
+      case 'u':
+        client = number_of<uid_t>(optarg);
+        break;
+      case 'p':
+        pool_mib = number_of<std::uint64_t>(optarg);
+        break;
+      case 'v':
+        options.vmm_program = optarg;
+        break;
+      case 'd':
+        options.unmount_pool = true;
+        break;
+      default:
+        return fail(Code::invalid_argument, "{}", usage);
     }
   }
   if (optind != argc || !pool_mib || (!client && !options.unmount_pool))

@@ -31,7 +31,8 @@ void take_descriptors(const msghdr& message, Datagram& out) {
 Result<Fd> listen_seqpacket(const std::string& path, gid_t gid) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return fail(Code::invalid_argument, "{} is too long a path", path);
+  if (path.size() >= sizeof address.sun_path)
+    return fail(Code::invalid_argument, "{} is too long a path", path);
   path.copy(address.sun_path, path.size());
   Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener) return fail_errno(errno, "open a socket");

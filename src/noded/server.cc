@@ -20,10 +20,13 @@ constexpr std::size_t connections_max = 16;
 constexpr std::size_t waiting_max = 256;
 constexpr std::size_t working_max = 64;
 
-const std::string& key_of(const Call& call) { return call.sandbox.empty() ? call.digest : call.sandbox; }
+const std::string& key_of(const Call& call) {
+  return call.sandbox.empty() ? call.digest : call.sandbox;
+}
 
 Result<void> send_answer(int connection, const Call& call, const Result<Answer>& result) {
-  const Reply reply = result ? make_reply(call.sequence, result->values) : make_reply(call.sequence, result.error());
+  const Reply reply =
+      result ? make_reply(call.sequence, result->values) : make_reply(call.sequence, result.error());
   const Fd none;
   return send(connection, std::as_bytes(std::span(&reply, 1)), result ? result->descriptor : none);
 }
@@ -49,7 +52,8 @@ Result<void> Server::run() {
       return fail_errno(errno, "poll");
     }
     const auto is_ready = [&](const Fd& fd) {
-      return std::ranges::any_of(watched, [&](const pollfd& p) { return p.fd == fd.get() && p.revents != 0; });
+      return std::ranges::any_of(watched,
+                                 [&](const pollfd& p) { return p.fd == fd.get() && p.revents != 0; });
     };
     if (is_ready(signals_) && !read_signals()) return {};
     // Decided before anything is opened or closed, when a number may come to mean another descriptor.
@@ -150,6 +154,7 @@ void Server::start(Work work) {
 void Server::run_worker(Work work, Fd report, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // half-made things are the next process's to remove
   if (::getppid() != parent) ::_exit(1);
+  listener_.reset();  // after this process's death nobody may be let in who would not be served
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

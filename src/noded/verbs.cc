@@ -32,11 +32,16 @@ uid_t random_uid() {
 // The done pipe speaks errno.
 unsigned char errno_of(Code code) {
   switch (code) {
-    case Code::not_found: return ENOENT;
-    case Code::exhausted: return ENOSPC;
-    case Code::permission_denied: return EACCES;
-    case Code::conflict: return EBUSY;
-    default: return EIO;
+    case Code::not_found:
+      return ENOENT;
+    case Code::exhausted:
+      return ENOSPC;
+    case Code::permission_denied:
+      return EACCES;
+    case Code::conflict:
+      return EBUSY;
+    default:
+      return EIO;
   }
 }
 
@@ -106,36 +111,49 @@ void Verbs::settle(const Call& call) {
 
 void Verbs::run(const Call& call, std::vector<Fd> descriptors, const Answerer& answer) const {
   switch (call.verb) {
-    case Verb::template_import: return import_template(call, answer);
-    case Verb::vmm_launch: return launch(call, std::move(descriptors), answer);
-    default: return answer(carry_out(call));
+    case Verb::template_import:
+      return import_template(call, answer);
+    case Verb::vmm_launch:
+      return launch(call, std::move(descriptors), answer);
+    default:
+      return answer(carry_out(call));
   }
 }
 
 Result<Answer> Verbs::carry_out(const Call& call) const {
   const std::string& id = call.sandbox;
   switch (call.verb) {
-    case Verb::pool_info: return pool_info();
-    case Verb::list: return list();
+    case Verb::pool_info:
+      return pool_info();
+    case Verb::list:
+      return list();
     case Verb::template_open: {
       SPACE_TRY(Fd manifest, priv::open_manifest(pool_, call.digest));
       return Answer{.descriptor = std::move(manifest)};
     }
-    case Verb::template_remove: return done(priv::remove_template(pool_, call.digest));
-    case Verb::disk_create: return create_disk(call);
+    case Verb::template_remove:
+      return done(priv::remove_template(pool_, call.digest));
+    case Verb::disk_create:
+      return create_disk(call);
     case Verb::disk_remove:
       SPACE_CHECK(require_no_vmm(id));
       return done(priv::remove_disk(pool_, id));
-    case Verb::slot_create: return done(priv::create_slot(layout_, id));
+    case Verb::slot_create:
+      return done(priv::create_slot(layout_, id));
     case Verb::slot_remove:
       SPACE_CHECK(require_no_vmm(id));
       return done(priv::remove_slot(layout_, id));
-    case Verb::vmm_open: return open_vmm(id);
-    case Verb::vmm_kill: return done(cgroups_.kill(id));
-    case Verb::vmm_exit: return read_exit(id);
-    case Verb::vmm_forget: return done(priv::forget_vmm(layout_, cgroups_, id));
+    case Verb::vmm_open:
+      return open_vmm(id);
+    case Verb::vmm_kill:
+      return done(cgroups_.kill(id));
+    case Verb::vmm_exit:
+      return read_exit(id);
+    case Verb::vmm_forget:
+      return done(priv::forget_vmm(layout_, cgroups_, id));
     case Verb::template_import:
-    case Verb::vmm_launch: break;  // answered by run
+    case Verb::vmm_launch:
+      break;  // answered by run
   }
   return fail(Code::internal, "verb without an answer");
 }
@@ -194,7 +212,8 @@ void Verbs::import_template(const Call& call, const Answerer& answer) const {
   const Fd write(ends[1]);
   answer(Answer{.descriptor = std::move(read)});
   const auto imported = priv::import_template(layout_, pool_, call.digest);
-  if (!imported) log::warn("template not imported", {{"template", call.digest}, log::Field(imported.error())});
+  if (!imported)
+    log::warn("template not imported", {{"template", call.digest}, log::Field(imported.error())});
   const unsigned char outcome = imported ? 0 : errno_of(imported.error().code);
   (void)!::write(write.get(), &outcome, 1);  // the client may have gone
 }

@@ -32,7 +32,8 @@ class Verbs {
   // In the process itself, before the work: chooses the uid of a new disk.
   Result<void> prepare(Call& call);
   // Carries out the verb and calls `answer` exactly once. Verbs that are not at_once run in a worker, which
-  // ends when this returns; import and launch go on for long after their answer, launch as the VMM's supervisor.
+  // ends when this returns; import and launch go on for long after their answer, launch as the VMM's
+  // supervisor.
   void run(const Call& call, std::vector<Fd> descriptors, const Answerer& answer) const;
   // In the process itself, after the work: the uid is held if and only if a disk has it.
   void settle(const Call& call);

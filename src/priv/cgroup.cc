@@ -60,18 +60,6 @@ std::vector<pid_t> pids_in(std::string_view text) {
   return pids;
 }
 
-// Round after round, because what is not dead yet may fork. The pids limit bounds each round.
-Result<void> kill_one_by_one(const std::string& folder) {
-  for (int round = 0; round < kill_rounds_max; ++round) {
-    SPACE_TRY(const std::string text, read_file(folder + "/cgroup.procs", file_bytes_max));
-    const auto pids = pids_in(text);
-    if (pids.empty()) return {};
-    for (const pid_t pid : pids) ::kill(pid, SIGKILL);
-    ::usleep(1000);
-  }
-  return fail(Code::internal, "processes survive being killed");
-}
-
 // A killed process keeps its group busy until it is really gone.
 Result<void> remove_one(const std::string& folder) {
   for (int round = 0; ::rmdir(folder.c_str()) != 0; ++round) {
@@ -83,6 +71,17 @@ Result<void> remove_one(const std::string& folder) {
 }
 
 }  // namespace
+
+Result<void> kill_one_by_one(const std::string& folder) {
+  for (int round = 0; round < kill_rounds_max; ++round) {
+    SPACE_TRY(const std::string text, read_file(folder + "/cgroup.procs", file_bytes_max));
+    const auto pids = pids_in(text);
+    if (pids.empty()) return {};
+    for (const pid_t pid : pids) ::kill(pid, SIGKILL);
+    ::usleep(1000);
+  }
+  return fail(Code::internal, "processes survive being killed");
+}
 
 Result<Cgroups> Cgroups::find(std::string_view run) {
   Cgroups groups;

@@ -13,8 +13,8 @@
 namespace space::priv {
 
 struct Hierarchy {
-  std::string mount;  // where it is mounted
-  bool unified;       // version 2
+  std::string mount;                               // where it is mounted
+  bool unified;                                    // version 2
   bool memory = false, pids = false, cpu = false;  // the controllers we use it for
 
   bool operator==(const Hierarchy&) const = default;
@@ -44,6 +44,10 @@ Result<std::string> instance_name(std::string_view run);
 // The value after `key` in lines of "key value"; 0 when it is not there.
 std::uint64_t counter_in(std::string_view text, std::string_view key);
 
+// For kernels without cgroup.kill (before 5.14): kills what the group in `folder` has, again and again,
+// because what is not dead yet may fork. internal when something survives.
+Result<void> kill_one_by_one(const std::string& folder);
+
 class Cgroups {
  public:
   // Finds the hierarchies of this machine. unavailable when a controller is in none of them.
@@ -55,8 +59,8 @@ class Cgroups {
   // SIGKILL to every process in it, also to those that it forks meanwhile.
   Result<void> kill(const std::string& id) const;
   bool out_of_memory(const std::string& id) const;  // it killed for it at least once
-  // Moves the calling process to where supervisors live: beside the sandboxes' groups, without limits, and out of
-  // whatever group the daemon is in, which may be killed as a whole.
+  // Moves the calling process to where supervisors live: beside the sandboxes' groups, without limits, and
+  // out of whatever group the daemon is in, which may be killed as a whole.
   Result<void> enter_supervisors() const;
   // Success when there is none; conflict while a process is left in it for a second.
   Result<void> remove(const std::string& id) const;

@@ -83,8 +83,9 @@ Result<std::string> instance_name(std::string_view run) {
   constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/";
   if (!run.starts_with('/') || run.size() < 2 || run.size() > 200 || run.ends_with('/') ||
       run.find("//") != std::string_view::npos || run.find_first_not_of(allowed) != std::string_view::npos)
-    return fail(Code::invalid_argument,
-                "the run directory must be an absolute path of letters, digits and . _ - only, at most 200 long");
+    return fail(
+        Code::invalid_argument,
+        "the run directory must be an absolute path of letters, digits and . _ - only, at most 200 long");
   std::string name(run.substr(1));
   std::ranges::replace(name, '/', '+');  // not among the allowed, so two paths never share a name
   return name;

@@ -8,8 +8,12 @@ namespace {
 
 using testing::ElementsAre;
 
-Mount legacy(const char* point, const char* options) { return {point, "cgroup", "cgroup", options}; }
-Mount unified(const char* point) { return {point, "cgroup2", "cgroup2", "rw"}; }
+Mount legacy(const char* point, const char* options) {
+  return {point, "cgroup", "cgroup", options};
+}
+Mount unified(const char* point) {
+  return {point, "cgroup2", "cgroup2", "rw"};
+}
 
 constexpr CgroupLimits limits{.memory_bytes = 1000, .pids = 65, .cpu_percent = 150};
 
@@ -20,9 +24,10 @@ TEST(CgroupPlan, UnifiedHierarchyWithAllControllers) {
 }
 
 TEST(CgroupPlan, LegacyControllersBesideAnEmptyUnifiedHierarchy) {
-  const auto found = choose_hierarchies({legacy("/c/cpu", "rw,cpu,cpuacct"), legacy("/c/cpuset", "rw,cpuset"),
-                                         legacy("/c/mem", "rw,memory"), legacy("/c/pids", "rw,pids"), unified("/c/u")},
-                                        "");
+  const auto found =
+      choose_hierarchies({legacy("/c/cpu", "rw,cpu,cpuacct"), legacy("/c/cpuset", "rw,cpuset"),
+                          legacy("/c/mem", "rw,memory"), legacy("/c/pids", "rw,pids"), unified("/c/u")},
+                         "");
   ASSERT_TRUE(found);
   EXPECT_THAT(*found, ElementsAre(Hierarchy{"/c/u", true}, Hierarchy{"/c/mem", false, true},
                                   Hierarchy{"/c/pids", false, false, true},
@@ -50,10 +55,11 @@ TEST(CgroupPlan, UnifiedSettings) {
 }
 
 TEST(CgroupPlan, LegacySettingsLimitMemoryBeforeMemoryAndSwap) {
-  EXPECT_THAT(settings_for({"/c", false, true, true, true}, limits),
-              ElementsAre(CgroupSetting{"memory.limit_in_bytes", "1000"},
-                          CgroupSetting{"memory.memsw.limit_in_bytes", "1000", true}, CgroupSetting{"pids.max", "65"},
-                          CgroupSetting{"cpu.cfs_period_us", "100000"}, CgroupSetting{"cpu.cfs_quota_us", "150000"}));
+  EXPECT_THAT(
+      settings_for({"/c", false, true, true, true}, limits),
+      ElementsAre(CgroupSetting{"memory.limit_in_bytes", "1000"},
+                  CgroupSetting{"memory.memsw.limit_in_bytes", "1000", true}, CgroupSetting{"pids.max", "65"},
+                  CgroupSetting{"cpu.cfs_period_us", "100000"}, CgroupSetting{"cpu.cfs_quota_us", "150000"}));
 }
 
 TEST(CgroupPlan, AHierarchyWithoutControllersGetsNoSettings) {

@@ -37,8 +37,8 @@ Result<Disk> find_disk(const Pool& pool, const std::string& id) {
   return Disk{status.st_uid, static_cast<std::uint64_t>(status.st_size) / mib_bytes};
 }
 
-Result<void> create_disk(const Pool& pool, const std::string& id, const std::string& digest, std::uint64_t mib,
-                         uid_t uid) {
+Result<void> create_disk(const Pool& pool, const std::string& id, const std::string& digest,
+                         std::uint64_t mib, uid_t uid) {
   SPACE_TRY(const Fd source, open_beneath(pool.templates(), digest, O_RDONLY | O_DIRECTORY));
   const std::string unfinished = half_made(id);
   SPACE_CHECK(delete_subvolume(pool.sandboxes(), unfinished));

@@ -19,8 +19,8 @@ struct Disk {
 
 Result<Disk> find_disk(const Pool& pool, const std::string& id);
 // Appears whole or not at all. `mib` is at least the template's.
-Result<void> create_disk(const Pool& pool, const std::string& id, const std::string& digest, std::uint64_t mib,
-                         uid_t uid);
+Result<void> create_disk(const Pool& pool, const std::string& id, const std::string& digest,
+                         std::uint64_t mib, uid_t uid);
 // Success when there is none.
 Result<void> remove_disk(const Pool& pool, const std::string& id);
 // One of the files that came with the template.

@@ -15,7 +15,9 @@ Result<std::vector<std::string>> names_in(const std::string& path);
 Result<std::vector<std::string>> names_in(int folder);
 // The same, only those that begin with a dot (. and .. left out): our names for half-made things.
 Result<std::vector<std::string>> half_made_in(int folder);
-inline std::string half_made(const std::string& name) { return "." + name; }
+inline std::string half_made(const std::string& name) {
+  return "." + name;
+}
 
 // `path` is relative, and stays beneath `folder`: no symbolic link, no magic link, no "..".
 Result<Fd> open_beneath(int folder, const std::string& path, int flags, unsigned mode = 0);

@@ -41,9 +41,15 @@ Result<void> set_limits(const JailSpec& spec) {
     __rlimit_resource resource;
     rlim_t value;
   } const limits[] = {
-      {RLIMIT_CORE, 0},      {RLIMIT_NOFILE, 512},           {RLIMIT_FSIZE, spec.file_bytes_max},
-      {RLIMIT_MSGQUEUE, 0},  {RLIMIT_MEMLOCK, 64 << 10},     {RLIMIT_NICE, 0},
-      {RLIMIT_RTPRIO, 0},    {RLIMIT_LOCKS, 16},             {RLIMIT_SIGPENDING, 256},
+      {RLIMIT_CORE, 0},
+      {RLIMIT_NOFILE, 512},
+      {RLIMIT_FSIZE, spec.file_bytes_max},
+      {RLIMIT_MSGQUEUE, 0},
+      {RLIMIT_MEMLOCK, 64 << 10},
+      {RLIMIT_NICE, 0},
+      {RLIMIT_RTPRIO, 0},
+      {RLIMIT_LOCKS, 16},
+      {RLIMIT_SIGPENDING, 256},
       {RLIMIT_NPROC, spec.processes_max},
   };
   for (const auto& limit : limits) {
@@ -100,7 +106,9 @@ constexpr JailLayer layers[] = {
 
 }  // namespace
 
-std::span<const JailLayer> jail_layers() { return layers; }
+std::span<const JailLayer> jail_layers() {
+  return layers;
+}
 
 Result<void> enter_jail(const JailSpec& spec) {
   for (const JailLayer& layer : layers)

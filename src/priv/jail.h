@@ -15,8 +15,8 @@ namespace space::priv {
 
 struct JailSpec {
   const Cgroups* cgroups;
-  std::string id;  // of its control group
-  uid_t uid;       // and gid
+  std::string id;                // of its control group
+  uid_t uid;                     // and gid
   std::uint64_t processes_max;   // threads included
   std::uint64_t file_bytes_max;  // the largest file it may write
 };

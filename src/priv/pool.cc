@@ -35,13 +35,14 @@ Result<void> make_image(const Layout& layout, std::uint64_t mib_max) {
   {
     SPACE_TRY(const Fd file, open_fd(unfinished, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
     SPACE_TRY(const auto disk, space_of(file.get()));
-    const auto free_mib = static_cast<std::uint64_t>(disk.f_bavail) * static_cast<std::uint64_t>(disk.f_bsize) / mib;
+    const auto free_mib =
+        static_cast<std::uint64_t>(disk.f_bavail) * static_cast<std::uint64_t>(disk.f_bsize) / mib;
     SPACE_TRY(const std::uint64_t size_mib, choose_pool_mib(free_mib, mib_max));
     if (::ftruncate(file.get(), static_cast<off_t>(size_mib * mib)) != 0)
       return fail_errno(errno, "size the pool file");
     // One copy of the metadata: the file system below is what guards against a bad disk.
-    SPACE_CHECK(run_program({"/sbin/mkfs.btrfs", "--quiet", "--nodiscard", "--metadata", "single",
-                             "--label", "space-pool", unfinished}));
+    SPACE_CHECK(run_program({"/sbin/mkfs.btrfs", "--quiet", "--nodiscard", "--metadata", "single", "--label",
+                             "space-pool", unfinished}));
     if (::fsync(file.get()) != 0) return fail_errno(errno, "fsync the pool file");
   }
   if (::rename(unfinished.c_str(), image.c_str()) != 0) return fail_errno(errno, "rename the pool file");
@@ -116,7 +117,8 @@ Result<Fd> Pool::open_zero_memory(std::uint64_t size_mib) const {
   if (::ftruncate(file.get(), static_cast<off_t>(size_mib * mib)) != 0 || ::fchmod(file.get(), 0444) != 0)
     return fail_errno(errno, "size the memory file");
   const std::string unnamed = fmt::format("/proc/self/fd/{}", file.get());
-  if (::linkat(AT_FDCWD, unnamed.c_str(), zero_.get(), name.c_str(), AT_SYMLINK_FOLLOW) != 0 && errno != EEXIST)
+  if (::linkat(AT_FDCWD, unnamed.c_str(), zero_.get(), name.c_str(), AT_SYMLINK_FOLLOW) != 0 &&
+      errno != EEXIST)
     return fail_errno(errno, "name the memory file");
   return open_beneath(zero_.get(), name, O_RDONLY);
 }

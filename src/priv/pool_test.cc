@@ -5,9 +5,13 @@
 namespace space::priv {
 namespace {
 
-TEST(PoolSize, TheDefaultWhenThereIsRoom) { EXPECT_EQ(choose_pool_mib(200'000, pool_mib_default), 65'536U); }
+TEST(PoolSize, TheDefaultWhenThereIsRoom) {
+  EXPECT_EQ(choose_pool_mib(200'000, pool_mib_default), 65'536U);
+}
 
-TEST(PoolSize, NeverPromisesWhatTheDiskDoesNotHave) { EXPECT_EQ(choose_pool_mib(20'000, pool_mib_default), 18'000U); }
+TEST(PoolSize, NeverPromisesWhatTheDiskDoesNotHave) {
+  EXPECT_EQ(choose_pool_mib(20'000, pool_mib_default), 18'000U);
+}
 
 TEST(PoolSize, TooSmallIsSaid) {
   EXPECT_EQ(choose_pool_mib(100, pool_mib_default).error().code, Code::exhausted);

@@ -57,7 +57,8 @@ TEST(Process, ClosesAllButTheKept) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     close_all_except({ends[1], 1});
-    const bool right = ::fcntl(ends[0], F_GETFD) < 0 && ::fcntl(ends[1], F_GETFD) >= 0 && ::fcntl(2, F_GETFD) >= 0;
+    const bool right =
+        ::fcntl(ends[0], F_GETFD) < 0 && ::fcntl(ends[1], F_GETFD) >= 0 && ::fcntl(2, F_GETFD) >= 0;
     ::_exit(right ? 0 : 1);
   }
   int status = -1;

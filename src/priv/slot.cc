@@ -70,7 +70,8 @@ Result<Fd> attach_tap() {
 // The kernel gives every device an IPv6 address by itself unless told not to.
 Result<void> forbid_own_addresses() {
   const auto sysctl = open_fd("/proc/sys/net/ipv6/conf/default/addr_gen_mode", O_WRONLY);
-  if (!sysctl) return sysctl.error().code == Code::not_found ? Result<void>{} : std::unexpected(sysctl.error());
+  if (!sysctl)
+    return sysctl.error().code == Code::not_found ? Result<void>{} : std::unexpected(sysctl.error());
   return write_all(sysctl->get(), as_bytes("1"));
 }
 

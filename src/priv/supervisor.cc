@@ -59,8 +59,10 @@ Result<Fd> open_program(const std::string& path) {
 
 Result<Materials> gather(const Layout& layout, const Pool& pool, VmmLaunch& launch) {
   Materials out;
-  if (auto disk = find_disk(pool, launch.id); disk) out.disk = *disk;
-  else return wrap(disk.error(), "the sandbox has no disk");
+  if (auto disk = find_disk(pool, launch.id); disk)
+    out.disk = *disk;
+  else
+    return wrap(disk.error(), "the sandbox has no disk");
   if (!slot_exists(layout, launch.id)) return fail(Code::not_found, "the sandbox has no network slot");
   SPACE_TRY(out.program, open_program(launch.program));
   SPACE_TRY(out.tap, open_tap(layout, launch.id));
@@ -88,10 +90,14 @@ Result<void> place_descriptors(const Materials& materials, const Fd& output, vmm
   struct {
     const Fd* fd;
     int* number;
-  } const wanted[] = {{&materials.qmp, &numbers.qmp},       {&materials.channel, &numbers.channel},
-                      {&materials.tap, &numbers.tap},       {&materials.disk_file, &numbers.disk},
-                      {&materials.memory, &numbers.memory_base}, {&materials.kernel, &numbers.kernel},
-                      {&materials.initramfs, &numbers.initramfs}, {&materials.kvm, &numbers.kvm}};
+  } const wanted[] = {{&materials.qmp, &numbers.qmp},
+                      {&materials.channel, &numbers.channel},
+                      {&materials.tap, &numbers.tap},
+                      {&materials.disk_file, &numbers.disk},
+                      {&materials.memory, &numbers.memory_base},
+                      {&materials.kernel, &numbers.kernel},
+                      {&materials.initramfs, &numbers.initramfs},
+                      {&materials.kvm, &numbers.kvm}};
   int next = first_inherited;
   for (const auto& [fd, number] : wanted) {
     if (!*fd) continue;
@@ -197,7 +203,8 @@ Result<void> Supervisor::await_exec(Pipe& failure) {
   do got = ::read(failure.read.get(), text.data(), text.size());
   while (got < 0 && errno == EINTR);
   if (got == 0) return {};
-  return fail(Code::internal, "{}", std::string_view(text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))));
+  return fail(Code::internal, "{}",
+              std::string_view(text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))));
 }
 
 Result<VmmHandle> Supervisor::start() {

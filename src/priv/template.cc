@@ -23,7 +23,9 @@ struct TemplateFile {
 constexpr TemplateFile template_files[] = {
     {"manifest.json", 0444}, {"disk.raw", 0600}, {"vmlinuz", 0444}, {"initramfs.img", 0444}};
 
-bool exists(int folder, const std::string& name) { return ::faccessat(folder, name.c_str(), F_OK, 0) == 0; }
+bool exists(int folder, const std::string& name) {
+  return ::faccessat(folder, name.c_str(), F_OK, 0) == 0;
+}
 
 // Only what root alone could have written goes into a template.
 Result<Fd> open_source(int folder, const char* name) {

@@ -8,10 +8,13 @@ Result<VmmHandle> open_vmm(const Layout& layout, const std::string& id) {
   const VmmStatus status = vmm_status(layout, id);
   switch (status.state) {
     case VmmState::none:
-    case VmmState::exited: return fail(Code::not_found, "no VMM of {} runs", id);
+    case VmmState::exited:
+      return fail(Code::not_found, "no VMM of {} runs", id);
     case VmmState::launching:
-    case VmmState::ending: return fail(Code::unavailable, "the VMM of {} is beginning or ending", id);
-    case VmmState::running: break;
+    case VmmState::ending:
+      return fail(Code::unavailable, "the VMM of {} is beginning or ending", id);
+    case VmmState::running:
+      break;
   }
   SPACE_TRY(Fd pidfd, open_pidfd(status.process));
   return VmmHandle{std::move(pidfd), status.process};
@@ -26,7 +29,8 @@ Result<VmmExit> read_vmm_exit(const Layout& layout, const std::string& id) {
 }
 
 Result<void> forget_vmm(const Layout& layout, const Cgroups& cgroups, const std::string& id) {
-  if (holds_processes(vmm_status(layout, id).state)) return fail(Code::conflict, "the VMM of {} still runs", id);
+  if (holds_processes(vmm_status(layout, id).state))
+    return fail(Code::conflict, "the VMM of {} still runs", id);
   // Whatever it may have left behind under a supervisor that died.
   SPACE_CHECK(cgroups.kill(id));
   SPACE_CHECK(cgroups.remove(id));

@@ -101,7 +101,8 @@ Result<void> record_vmm_process(const Layout& layout, const std::string& id, con
     SPACE_TRY(const Fd file, open_fd(path + ".new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
     SPACE_CHECK(write_all(file.get(), as_bytes(to_text(process))));
   }
-  if (::rename((path + ".new").c_str(), path.c_str()) != 0) return fail_errno(errno, "record the VMM's process");
+  if (::rename((path + ".new").c_str(), path.c_str()) != 0)
+    return fail_errno(errno, "record the VMM's process");
   return {};
 }
 

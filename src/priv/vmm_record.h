@@ -16,14 +16,14 @@ enum class VmmState {
   none,       // never launched, or forgotten
   launching,  // the supervisor has not started it yet
   running,
-  ending,     // it is gone, its supervisor is about to say how
+  ending,  // it is gone, its supervisor is about to say how
   exited,
 };
 
 struct VmmExit {
-  bool known = false;         // false: the supervisor went first, nobody saw the end
-  int signal = 0;             // that ended it; 0 = it exited by itself
-  int status = 0;             // of exit
+  bool known = false;  // false: the supervisor went first, nobody saw the end
+  int signal = 0;      // that ended it; 0 = it exited by itself
+  int status = 0;      // of exit
   bool out_of_memory = false;
 
   bool operator==(const VmmExit&) const = default;
@@ -36,7 +36,9 @@ struct VmmStatus {
 };
 
 VmmStatus vmm_status(const Layout& layout, const std::string& id);
-inline bool holds_processes(VmmState state) { return state != VmmState::none && state != VmmState::exited; }
+inline bool holds_processes(VmmState state) {
+  return state != VmmState::none && state != VmmState::exited;
+}
 
 // Makes the folder and takes the lock, for the supervisor to keep open. conflict when another has it.
 Result<Fd> begin_vmm_record(const Layout& layout, const std::string& id);

@@ -81,7 +81,8 @@ TEST(VmmRecordText, RoundTrip) {
 TEST(VmmRecordText, RefusesWhatIsCutOff) {
   for (const auto* text : {"", "12", "12 ", "12 5", "0 5\n", "-1 5\n", "12 5\nmore", "x 5\n"})
     EXPECT_FALSE(parse_process_id(text)) << text;
-  for (const auto* text : {"", "known 1", "known 1 signal 9 status 0 oom 0", "known 1 signal 9 status 0 oom 0\nmore"})
+  for (const auto* text :
+       {"", "known 1", "known 1 signal 9 status 0 oom 0", "known 1 signal 9 status 0 oom 0\nmore"})
     EXPECT_FALSE(parse_vmm_exit(text)) << text;
 }
 

@@ -50,10 +50,11 @@ Fd listen_unix(const std::string& path) {
 
 std::size_t entries_in(const fs::path& folder) {
   std::error_code ignored;
-  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder, ignored), fs::directory_iterator()));
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(folder, ignored), fs::directory_iterator()));
 }
 
-std::size_t lines_with(const char* file, const std::string& text) {
+std::size_t lines_with(const std::string& file, const std::string& text) {
   std::ifstream lines(file);
   std::size_t count = 0;
   for (std::string line; std::getline(lines, line);) count += line.find(text) != std::string::npos;
@@ -64,7 +65,8 @@ std::size_t lines_with(const char* file, const std::string& text) {
 std::size_t control_groups_with(const std::string& text) {
   std::size_t count = 0;
   std::ifstream mounts("/proc/self/mounts");
-  for (std::string device, point, type, rest; mounts >> device >> point >> type && std::getline(mounts, rest);) {
+  for (std::string device, point, type, rest;
+       mounts >> device >> point >> type && std::getline(mounts, rest);) {
     if (type != "cgroup" && type != "cgroup2") continue;
     std::error_code ignored;
     for (const auto& entry : fs::recursive_directory_iterator(point + "/space", ignored))
@@ -133,7 +135,9 @@ void Client::send(const Request& request, const std::vector<int>& fds) {
   ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
 }
 
-void Client::send_bytes(const std::string& bytes) { ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+void Client::send_bytes(const std::string& bytes) {
+  ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
 
 Got Client::receive() {
   Reply reply{};
@@ -155,8 +159,8 @@ Got Client::receive() {
   return got;
 }
 
-Got Client::call(Verb verb, const std::string& sandbox, const std::string& digest, std::vector<std::uint64_t> values,
-                 std::vector<int> fds) {
+Got Client::call(Verb verb, const std::string& sandbox, const std::string& digest,
+                 std::vector<std::uint64_t> values, std::vector<int> fds) {
   Request message = request(verb, sandbox, digest, values);
   message.sequence = ++sequence_;
   send(message, fds);
@@ -164,9 +168,13 @@ Got Client::call(Verb verb, const std::string& sandbox, const std::string& diges
 }
 
 Listeners::Listeners(const std::string& folder, const std::string& id)
-    : qmp_path(folder + "/" + id + ".q"), qmp(listen_unix(qmp_path)), channel(listen_unix(folder + "/" + id + ".c")) {}
+    : qmp_path(folder + "/" + id + ".q"),
+      qmp(listen_unix(qmp_path)),
+      channel(listen_unix(folder + "/" + id + ".c")) {}
 
-Fd Listeners::connect_qmp() const { return connect_unix(qmp_path, SOCK_STREAM); }
+Fd Listeners::connect_qmp() const {
+  return connect_unix(qmp_path, SOCK_STREAM);
+}
 
 std::string Listeners::command(const std::string& word) const {
   const Fd connection = connect_qmp();
@@ -211,20 +219,22 @@ std::string NodedTest::path_of(const char* beside_the_test) const {
   return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / beside_the_test;
 }
 
-void NodedTest::start_noded(std::vector<std::string> more, bool await_it) {
-  std::vector<std::string> words{path_of("space-noded"), "--state", state_, "--run", run_, "--pool-mib", "2048",
-                                 "--vmm-program", program_};
-  if (more.empty()) more = {"--sandboxd-uid", "0"};
+pid_t NodedTest::spawn_noded(const std::vector<std::string>& more) const {
+  std::vector<std::string> words{path_of("space-noded"), "--state", state_,          "--run", run_,
+                                 "--pool-mib",           "2048",    "--vmm-program", program_};
   words.insert(words.end(), more.begin(), more.end());
-  noded_ = ::fork();
-  if (noded_ == 0) {
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    ::execv(arguments[0], arguments.data());
-    ::_exit(127);
-  }
-  if (await_it) ASSERT_TRUE(await([&] { return client().connected(); }));
+  const pid_t pid = ::fork();
+  if (pid != 0) return pid;
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  ::execv(arguments[0], arguments.data());
+  ::_exit(127);
+}
+
+void NodedTest::start_noded(const std::vector<std::string>& more) {
+  noded_ = spawn_noded(more);
+  ASSERT_TRUE(await([&] { return client().connected(); }));
 }
 
 int NodedTest::stop_noded(int signal) {
@@ -235,10 +245,10 @@ int NodedTest::stop_noded(int signal) {
   return status;
 }
 
-int NodedTest::run_noded(std::vector<std::string> arguments) {
-  start_noded(std::move(arguments), false);
+int NodedTest::run_noded(const std::vector<std::string>& arguments) const {
+  const pid_t pid = spawn_noded(arguments);
   int status = -1;
-  ::waitpid(std::exchange(noded_, 0), &status, 0);
+  ::waitpid(pid, &status, 0);
   return WEXITSTATUS(status);
 }
 
@@ -272,7 +282,8 @@ std::string NodedTest::make_sandbox(const std::string& digest) {
 }
 
 Got NodedTest::launch(const std::string& id, const Listeners& listeners) {
-  return client().call(Verb::vmm_launch, id, "", {1, 128, 0, 2'600'000}, {listeners.qmp.get(), listeners.channel.get()});
+  return client().call(Verb::vmm_launch, id, "", {1, 128, 0, 2'600'000},
+                       {listeners.qmp.get(), listeners.channel.get()});
 }
 
 std::vector<ListRecord> NodedTest::list() {
@@ -285,7 +296,8 @@ std::vector<ListRecord> NodedTest::list() {
 }
 
 bool NodedTest::lists(Kind kind, const std::string& id) {
-  return std::ranges::any_of(list(), [&](const ListRecord& record) { return record.kind == kind && record.id == id; });
+  return std::ranges::any_of(
+      list(), [&](const ListRecord& record) { return record.kind == kind && record.id == id; });
 }
 
 Got NodedTest::await_exit(const std::string& id) {
@@ -305,21 +317,22 @@ void NodedTest::forget_all(const std::string& id) {
 }
 
 std::string NodedTest::leak_table() const {
-  std::size_t processes = 0, vm_processes = 0, taps = 0;
+  // Control groups hold every process an instance starts for longer than a call.
+  std::size_t processes = 0, of_sandboxes = 0;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     struct stat status{};
     if (::stat(entry.path().c_str(), &status) != 0) continue;
-    std::stringstream words;
-    words << std::ifstream(entry.path() / "cmdline").rdbuf();
-    processes += words.str().find(root_) != std::string::npos;
-    vm_processes += words.str().find(root_) != std::string::npos && status.st_uid >= vm_uid_first && status.st_uid <= vm_uid_last;
+    if (lines_with(entry.path() / "cgroup", root_.substr(5)) == 0) continue;
+    ++processes;
+    of_sandboxes += status.st_uid >= vm_uid_first && status.st_uid <= vm_uid_last;
   }
-  for (const auto& entry : fs::directory_iterator(run_ + "/noded/netns")) taps += entry.exists();
   std::stringstream table;
-  table << "processes " << processes << ", of sandboxes " << vm_processes << ", slots " << taps << ", fds of noded "
-        << entries_in("/proc/" + std::to_string(noded_) + "/fd") << ", disks " << entries_in(state_ + "/pool/sandboxes")
-        << ", loops " << loops_over(state_ + "/pool.img") << ", mounts " << lines_with("/proc/self/mountinfo", root_)
-        << ", groups " << control_groups_with(root_.substr(5)) << ", records " << entries_in(run_ + "/noded/vm");
+  table << "processes " << processes << ", under sandbox uids " << of_sandboxes << ", slots "
+        << entries_in(run_ + "/noded/netns") << ", fds of noded "
+        << entries_in("/proc/" + std::to_string(noded_) + "/fd") << ", disks "
+        << entries_in(state_ + "/pool/sandboxes") << ", loops " << loops_over(state_ + "/pool.img")
+        << ", mounts " << lines_with("/proc/self/mountinfo", root_) << ", groups "
+        << control_groups_with(root_.substr(5)) << ", records " << entries_in(run_ + "/noded/vm");
   return table.str();
 }
 

@@ -5,11 +5,13 @@
 #include <sys/types.h>
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "api/noded.h"
+#include "base/bytes.h"
 #include "base/fd.h"
 #include "base/ids.h"
 
@@ -54,9 +56,9 @@ class NodedTest : public testing::Test {
   NodedTest();
   ~NodedTest() override;
 
-  void start_noded(std::vector<std::string> more = {}, bool await = true);
-  int stop_noded(int signal);  // its wait status
-  int run_noded(std::vector<std::string> arguments);  // to its end; its exit status
+  void start_noded(const std::vector<std::string>& more = {"--sandboxd-uid", "0"});
+  int stop_noded(int signal);                                      // its wait status
+  int run_noded(const std::vector<std::string>& arguments) const;  // to its end; its exit status
   Client client() const { return Client(run_ + "/noded/noded.sock"); }
   std::string path_of(const char* beside_the_test) const;
 
@@ -70,11 +72,12 @@ class NodedTest : public testing::Test {
   Got await_exit(const std::string& id);
   void forget_all(const std::string& id);
 
+  pid_t spawn_noded(const std::vector<std::string>& more) const;
   // Everything of this instance that a machine can run out of, counted where it really is.
   std::string leak_table() const;
 
   std::string root_, state_, run_;
-  std::string program_ = path_of("tests/noded_stand_in");
+  std::string program_ = path_of("integration/noded_stand_in");
   pid_t noded_ = 0;
 };
 
