@@ -67,7 +67,7 @@ TEST_F(ChannelLinkTest, ASilentGuestIsNoticedDroppedAndFoundAgain) {
   pump_until([&] { return link_->session() != nullptr; });
   EXPECT_TRUE(link_->responsive());
   EXPECT_EQ(vm_->last_epoch, epoch_);
-  EXPECT_GE(vm_->attaches, 2);
+  pump_until([&] { return vm_->attaches >= 2; });
 }
 
 TEST_F(ChannelLinkTest, AGuestThatRecoversKeepsItsSession) {

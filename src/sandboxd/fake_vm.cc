@@ -112,6 +112,7 @@ Task<void> FakeVm::serve_guest(StreamPtr transport) {
     co_await sleep_for(std::chrono::hours(1));
     co_return;
   }
+  transport = std::make_unique<MutedStream>(std::move(transport), shared_from_this());
   auto attached = co_await channel::accept(std::move(transport),
                                            [this](const channel::Sync& sync) { last_epoch = sync.epoch; });
   if (!attached) co_return;
