@@ -1,6 +1,5 @@
 #include "guest/process.h"
 
-#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -18,11 +17,12 @@ namespace {
 constexpr std::size_t chunk_bytes = 32 * 1024;
 constexpr std::size_t terminal_chunk_bytes = 16 * 1024;
 
+// Non-blocking is set through asio, which then does not set it again.
 void adopt(boost::asio::posix::stream_descriptor& descriptor, Fd fd) {
   if (!fd) return;
-  const int flags = ::fcntl(fd.get(), F_GETFL);
-  ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK);
   descriptor.assign(fd.release());
+  boost::system::error_code ignored;
+  descriptor.native_non_blocking(true, ignored);
 }
 
 // Cancels what waits on it first; asio's own close reports errors by exception.

@@ -39,32 +39,33 @@ Bytes last_envelopes(const EventStream& stream) {
   return out;
 }
 
-// Writes what there is in one piece, so that a short program's output, end and end of stream share one write.
+// Writes what there is in one piece: a short program costs one write for the head and its start, one for its
+// end.
 Task<void> write_events(Exchange exchange, EventStream stream) {
   Process::Attachment attachment(stream.process);
   http::ServerConnection& connection = exchange.connection;
-  if (!co_await connection.start_response(exchange.answer(200, "application/connect+json"))) co_return;
-  Bytes out = connect::envelope(0, start_event(static_cast<std::uint32_t>(stream.process->pid())));
-  for (bool last = false; !last;) {
-    append(out, attachment.take());
+  const Bytes start = connect::envelope(0, start_event(static_cast<std::uint32_t>(stream.process->pid())));
+  if (!co_await connection.start_response(exchange.answer(200, "application/connect+json"), start)) co_return;
+  for (;;) {
+    Bytes out = attachment.take();
     if (stream.process->ended()) {
       append(out, last_envelopes(stream));
-      last = true;
-    } else if (stream.deadline && stream.deadline->passed()) {
+      (void)co_await connection.end_response(out);
+      co_return;
+    }
+    if (stream.deadline && stream.deadline->passed()) {
       append(out, connect::end_of_stream({RpcCode::deadline_exceeded, "the stream's timeout has passed"}));
-      last = true;
+      (void)co_await connection.end_response(out);
+      co_return;
     }
-    if (!out.empty()) {
-      if (!co_await connection.write_body(out)) co_return;
-      out.clear();
-      continue;
+    if (out.empty()) {
+      const Deadline keepalive = Deadline::after(stream.keepalive);
+      const bool bounded = stream.deadline && stream.deadline->when() < keepalive.when();
+      if (co_await attachment.wait(bounded ? *stream.deadline : keepalive) || bounded) continue;
+      out = connect::envelope(0, keepalive_event());
     }
-    const Deadline keepalive = Deadline::after(stream.keepalive);
-    const bool bounded = stream.deadline && stream.deadline->when() < keepalive.when();
-    const bool woken = co_await attachment.wait(bounded ? *stream.deadline : keepalive);
-    if (!woken && !bounded) out = connect::envelope(0, keepalive_event());
+    if (!co_await connection.write_body(out)) co_return;
   }
-  (void)co_await connection.end_response();
 }
 
 // A client that goes away ends its stream, never the program.

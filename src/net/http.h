@@ -78,9 +78,10 @@ class ServerConnection {
   Body& body();  // of the request read last; `Expect: 100-continue` is answered on its first read
 
   Task<Result<void>> respond(ResponseHead head, std::string_view body);  // whole; sets Content-Length
-  Task<Result<void>> start_response(ResponseHead head);  // sent at once; then write_body*, end_response
+  // Sent at once, in one write with `first` of the body; then write_body*, end_response.
+  Task<Result<void>> start_response(ResponseHead head, std::span<const std::byte> first = {});
   Task<Result<void>> write_body(std::span<const std::byte> bytes);  // flushed at once
-  Task<Result<void>> end_response();
+  Task<Result<void>> end_response(std::span<const std::byte> last = {});
   // The unread rest of the request body is dropped up to 1 MiB to keep the connection; beyond, it is closed.
   Task<Result<void>> drain_request();
   // The peer sees a broken connection, never a clean end: for a response that stops half-way.

@@ -248,8 +248,14 @@ Task<Result<void>> MessageWriter::write_chunks(std::span<const std::byte> bytes)
   co_return Result<void>{};
 }
 
-Task<Result<void>> MessageWriter::end() {
+Task<Result<void>> MessageWriter::end(std::span<const std::byte> last) {
   if (!under_way_) co_return fail(Code::internal, "end without a head");
+  if (framing_ == Framing::chunked && !last.empty() && last.size() <= one_write_bytes) {
+    append_chunk_size(waiting_, last.size());
+    waiting_.append(as_text(last)).append("\r\n");
+  } else if (!last.empty()) {
+    SPACE_CO_CHECK(co_await write(last));
+  }
   if (framing_ == Framing::length && left_ > 0)
     co_return fail(Code::internal, "body is shorter than announced");
   if (framing_ == Framing::chunked) waiting_.append("0\r\n\r\n");

@@ -88,7 +88,7 @@ class MessageWriter {
 
   Task<Result<void>> flush();
   Task<Result<void>> write(std::span<const std::byte> bytes);
-  Task<Result<void>> end();
+  Task<Result<void>> end(std::span<const std::byte> last = {});  // a short `last` goes in the same write
 
  private:
   Task<Result<void>> write_plain(std::span<const std::byte> bytes);

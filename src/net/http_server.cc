@@ -157,17 +157,17 @@ Task<Result<void>> ServerConnection::respond(ResponseHead head, std::string_view
   co_return co_await impl_->sent(std::move(result));
 }
 
-Task<Result<void>> ServerConnection::start_response(ResponseHead head) {
+Task<Result<void>> ServerConnection::start_response(ResponseHead head, std::span<const std::byte> first) {
   SPACE_CO_CHECK(impl_->open_response(head, head.content_length));
-  co_return co_await impl_->writer.flush();
+  co_return co_await impl_->writer.write(first);
 }
 
 Task<Result<void>> ServerConnection::write_body(std::span<const std::byte> bytes) {
   return impl_->writer.write(bytes);
 }
 
-Task<Result<void>> ServerConnection::end_response() {
-  co_return co_await impl_->sent(co_await impl_->writer.end());
+Task<Result<void>> ServerConnection::end_response(std::span<const std::byte> last) {
+  co_return co_await impl_->sent(co_await impl_->writer.end(last));
 }
 
 void ServerConnection::abort() noexcept {
