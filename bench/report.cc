@@ -1,5 +1,6 @@
 #include "bench/report.h"
 
+#include <fmt/core.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -8,20 +9,44 @@
 #include <cstdlib>
 #include <thread>
 
-#include "base/json.h"
+#include "base/json_text.h"
 
 namespace space::bench {
 namespace {
 
-double rounded(double value) {
-  return std::round(value * 1000) / 1000;
-}
+// A line under way. Numbers with three decimals: JSON libraries print 5508.4 as 5.5084E3.
+class Line {
+ public:
+  Line(std::string_view bench, std::string_view metric) {
+    text("bench", bench);
+    text("metric", metric);
+  }
+  void text(std::string_view key, std::string_view value) {
+    begin(key);
+    append_json_string(line_, value);
+  }
+  void number(std::string_view key, double value) {
+    begin(key);
+    line_ += fmt::format("{:.3f}", value);
+  }
+  void count(std::string_view key, std::size_t value) {
+    begin(key);
+    line_ += fmt::format("{}", value);
+  }
+  void print() {
+    line_ += "}\n";
+    std::fputs(line_.c_str(), stdout);
+    std::fflush(stdout);
+  }
 
-void print_line(const JsonObject& line) {
-  const std::string text = to_text(line) + "\n";
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
-}
+ private:
+  void begin(std::string_view key) {
+    line_ += line_.empty() ? "{" : ",";
+    append_json_string(line_, key);
+    line_ += ":";
+  }
+  std::string line_;
+};
 
 }  // namespace
 
@@ -35,31 +60,28 @@ double Samples::percentile(double percent) const {
 
 void print(std::string_view bench, std::string_view metric, const Samples& samples, std::optional<Peer> peer,
            std::string_view unit) {
-  JsonObject line{{"bench", bench},
-                  {"metric", metric},
-                  {"unit", unit},
-                  {"n", samples.size()},
-                  {"p50", rounded(samples.percentile(50))},
-                  {"p90", rounded(samples.percentile(90))},
-                  {"p99", rounded(samples.percentile(99))}};
+  Line line(bench, metric);
+  line.text("unit", unit);
+  line.count("n", samples.size());
+  for (const int percent : {50, 90, 99})
+    line.number(fmt::format("p{}", percent), samples.percentile(percent));
   if (peer) {
     const double floor = peer->samples.percentile(50);
-    line["peer"] = peer->name;
-    line["peer_p50"] = rounded(floor);
-    line["ratio"] = floor > 0 ? rounded(samples.percentile(50) / floor) : 0;
+    line.text("peer", peer->name);
+    line.number("peer_p50", floor);
+    line.number("ratio", floor > 0 ? samples.percentile(50) / floor : 0);
   }
-  print_line(line);
+  line.print();
 }
 
 void print_value(std::string_view bench, std::string_view metric, double value, std::string_view unit,
                  double goal) {
-  print_line({{"bench", bench},
-              {"metric", metric},
-              {"unit", unit},
-              {"n", 1},
-              {"p50", rounded(value)},
-              {"goal", goal},
-              {"met", value <= goal}});
+  Line line(bench, metric);
+  line.text("unit", unit);
+  line.count("n", 1);
+  line.number("p50", value);
+  line.number("goal", goal);
+  line.print();
 }
 
 void print_machine(std::string_view bench) {
@@ -67,12 +89,12 @@ void print_machine(std::string_view bench) {
   (void)getloadavg(load, 3);
   utsname host{};
   (void)uname(&host);
-  print_line({{"bench", bench},
-              {"metric", "machine"},
-              {"processors", std::thread::hardware_concurrency()},
-              {"load1", rounded(load[0])},
-              {"load5", rounded(load[1])},
-              {"kernel", host.release}});
+  Line line(bench, "machine");
+  line.count("processors", std::thread::hardware_concurrency());
+  line.number("load1", load[0]);
+  line.number("load5", load[1]);
+  line.text("kernel", host.release);
+  line.print();
 }
 
 }  // namespace space::bench
