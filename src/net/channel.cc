@@ -6,6 +6,7 @@
 
 #include "base/crc32.h"
 #include "base/ids.h"
+#include "net/http_io.h"
 
 namespace space::channel {
 namespace {
@@ -92,29 +93,6 @@ struct Wire<SyncAck> {
     if (reader.number<std::uint32_t>() != crc32(bytes.first(checked))) return std::nullopt;
     return ack;
   }
-};
-
-// A stream that first gives what was read ahead.
-class ReadAhead final : public Stream {
- public:
-  ReadAhead(StreamPtr stream, Bytes ahead) : stream_(std::move(stream)), ahead_(std::move(ahead)) {}
-
-  Task<Result<std::size_t>> read(std::span<std::byte> into) override {
-    if (at_ == ahead_.size()) co_return co_await stream_->read(into);
-    const std::size_t count = std::min(into.size(), ahead_.size() - at_);
-    std::ranges::copy(std::span(ahead_).subspan(at_, count), into.begin());
-    at_ += count;
-    if (at_ == ahead_.size()) ahead_ = {}, at_ = 0;
-    co_return count;
-  }
-  Task<Result<void>> write(std::span<const std::byte> bytes) override { return stream_->write(bytes); }
-  Task<Result<void>> finish() override { return stream_->finish(); }
-  void reset() noexcept override { stream_->reset(); }
-
- private:
-  StreamPtr stream_;
-  Bytes ahead_;
-  std::size_t at_ = 0;
 };
 
 std::uint16_t choose_version(const Sync& sync) {
@@ -220,7 +198,7 @@ Task<Result<StreamPtr>> attach(StreamPtr transport, Sync sync, Deadline deadline
     if (ack->version < sync.version_lowest || ack->version > sync.version_highest)
       co_return fail(Code::conflict, "the guest chose channel version {}, the host speaks {} to {}",
                      ack->version, sync.version_lowest, sync.version_highest);
-    co_return std::make_unique<ReadAhead>(std::move(transport), scanner.take_rest());
+    co_return http::with_prefix(std::move(transport), scanner.take_rest());
   }
   co_return fail(Code::deadline, "the guest did not answer SYNC in time");
 }
@@ -235,7 +213,7 @@ Task<Result<StreamPtr>> accept(StreamPtr transport, std::function<void(const Syn
     const bool http2 =
         answered && std::ranges::equal(std::span(bytes).first(compared), preface.first(compared));
     if (http2 && compared == preface.size())
-      co_return std::make_unique<ReadAhead>(std::move(transport), std::move(bytes));
+      co_return http::with_prefix(std::move(transport), std::move(bytes));
     if (!http2 && !bytes.empty()) {
       SPACE_CO_TRY(const auto sync, scanner.feed(bytes));
       bytes.clear();
