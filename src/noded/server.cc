@@ -31,8 +31,12 @@ Result<void> send_answer(int connection, const Call& call, const Result<Answer>&
   return send(connection, std::as_bytes(std::span(&reply, 1)), result ? result->descriptor : none);
 }
 
+// "Not there", "still running" and the like are answers; the rest somebody should look at.
 void log_failure(const Call& call, const Error& error) {
-  log::warn("verb failed", {{"verb", shape_of(call.verb)->name}, {"id", key_of(call)}, log::Field(error)});
+  const bool is_fault =
+      error.code == Code::internal || error.code == Code::exhausted || error.code == Code::permission_denied;
+  log::write(is_fault ? log::Level::warn : log::Level::debug, "verb failed",
+             {{"verb", shape_of(call.verb)->name}, {"id", key_of(call)}, log::Field(error)});
 }
 
 void reap_children() {

@@ -61,16 +61,18 @@ std::size_t lines_with(const std::string& file, const std::string& text) {
   return count;
 }
 
-// Folders below every mounted control group hierarchy whose path has `text` in it.
-std::size_t control_groups_with(const std::string& text) {
+// Folders of the instance that serves `run`, over all mounted control group hierarchies.
+std::size_t control_groups_of(std::string run) {
   std::size_t count = 0;
+  std::ranges::replace(run, '/', '+');
   std::ifstream mounts("/proc/self/mounts");
   for (std::string device, point, type, rest;
        mounts >> device >> point >> type && std::getline(mounts, rest);) {
     if (type != "cgroup" && type != "cgroup2") continue;
+    const fs::path instance = fs::path(point) / "space" / run.substr(1);
     std::error_code ignored;
-    for (const auto& entry : fs::recursive_directory_iterator(point + "/space", ignored))
-      count += entry.is_directory() && entry.path().string().find(text) != std::string::npos;
+    count += fs::exists(instance, ignored);
+    for (const auto& entry : fs::directory_iterator(instance, ignored)) count += entry.is_directory(ignored);
   }
   return count;
 }
@@ -211,7 +213,7 @@ NodedTest::~NodedTest() {
   }));
   EXPECT_EQ(lines_with("/proc/self/mountinfo", root_), 0U);
   EXPECT_EQ(loops_over(state_ + "/pool.img"), 0U);
-  EXPECT_EQ(control_groups_with(root_.substr(5)), 0U);
+  EXPECT_EQ(control_groups_of(run_), 0U);
   fs::remove_all(root_);
 }
 
@@ -331,8 +333,8 @@ std::string NodedTest::leak_table() const {
         << entries_in(run_ + "/noded/netns") << ", fds of noded "
         << entries_in("/proc/" + std::to_string(noded_) + "/fd") << ", disks "
         << entries_in(state_ + "/pool/sandboxes") << ", loops " << loops_over(state_ + "/pool.img")
-        << ", mounts " << lines_with("/proc/self/mountinfo", root_) << ", groups "
-        << control_groups_with(root_.substr(5)) << ", records " << entries_in(run_ + "/noded/vm");
+        << ", mounts " << lines_with("/proc/self/mountinfo", root_) << ", groups " << control_groups_of(run_)
+        << ", records " << entries_in(run_ + "/noded/vm");
   return table.str();
 }
 
