@@ -229,10 +229,10 @@ TEST_F(VmmTest, ManyLivesLeakNothing) {
     forget_all(id);
   };
   live();
-  const auto settled = [&] { return leak_table(); };
-  const std::string before = settled();
+  ASSERT_TRUE(await([&] { return leak_table().starts_with("processes 0,"); })) << leak_table();
+  const std::string before = leak_table();
   for (int i = 0; i < 20; ++i) live();
-  EXPECT_TRUE(await([&] { return settled() == before; })) << before << "\n" << settled();
+  EXPECT_TRUE(await([&] { return leak_table() == before; })) << before << "\n" << leak_table();
 }
 
 // 16-bit code that halts, behind the header of a Linux kernel image.
