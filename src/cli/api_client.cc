@@ -14,7 +14,6 @@ http::RequestHead json_request(std::string method, std::string target, std::size
   head.method = std::move(method);
   head.target = std::move(target);
   head.content_length = body_bytes;
-  head.fields.add("Content-Length", std::to_string(body_bytes));
   head.fields.add("Content-Type", "application/json");
   head.fields.add("Connection", "close");
   head.fields.add("User-Agent", "space-cli");
@@ -80,7 +79,7 @@ Task<Result<Target>> ApiClient::connect_sandbox(std::string sandbox_id) const {
 
 Task<Result<std::unique_ptr<http::ClientConnection>>> ApiClient::open_daemon(const Target& target,
                                                                              http::RequestHead head) const {
-  head.fields.add("Host", "daemon");
+  head.fields.add("Host", fmt::format("{}:{}", settings_.host, settings_.port));
   head.fields.add("E2b-Sandbox-Id", target.sandbox_id);
   head.fields.add("E2b-Sandbox-Port", "49983");
   head.fields.add("X-Access-Token", target.access_token.reveal());

@@ -253,7 +253,6 @@ Task<Result<int>> run_program(const ApiClient& api, const Target& target, Progra
   const Bytes request = connect::envelope(0, to_text(start_request(program)));
   http::RequestHead head = start_head(program);
   head.content_length = request.size();
-  head.fields.add("Content-Length", std::to_string(request.size()));
   SPACE_CO_TRY(auto connection, co_await api.open_daemon(target, std::move(head)));
   SPACE_CO_CHECK(co_await connection->write_body(request));
   SPACE_CO_CHECK(co_await connection->end_request());

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -23,6 +24,13 @@ Result<Fd> open_loop(const std::string& path, int number) {
   if (::mknod(path.c_str(), S_IFBLK | 0600, device) != 0 && errno != EEXIST)
     return fail_errno(errno, "make " + path);
   return open_fd(path, O_RDWR);
+}
+
+// Not by opening it: whoever does keeps it attached.
+bool is_over(const std::string& device, const std::string& file) {
+  const auto backing =
+      read_file("/sys/block/" + device.substr(device.rfind('/') + 1) + "/loop/backing_file", 4096);
+  return backing && *backing == file + "\n";
 }
 
 }  // namespace
@@ -46,6 +54,14 @@ Result<LoopDevice> attach_loop(const std::string& file) {
     if (errno != EBUSY) return fail_errno(errno, "attach " + file + " to " + path);
   }
   return fail(Code::exhausted, "no free loop device");
+}
+
+Result<void> await_detached(const std::string& device, const std::string& file) {
+  for (int round = 0; round < 200; ++round) {
+    if (!is_over(device, file)) return {};
+    ::usleep(10'000);
+  }
+  return fail(Code::conflict, "{} still has {} open", device, file);
 }
 
 }  // namespace space::priv

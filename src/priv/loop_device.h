@@ -15,5 +15,8 @@ struct LoopDevice {
 };
 
 Result<LoopDevice> attach_loop(const std::string& file);
+// After its file system was unmounted: the kernel lets go of the file a moment later. Waits for up to two
+// seconds; conflict when something still has it open or mounted.
+Result<void> await_detached(const std::string& device, const std::string& file);
 
 }  // namespace space::priv

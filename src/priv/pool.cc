@@ -125,9 +125,10 @@ Result<Fd> Pool::open_zero_memory(std::uint64_t size_mib) const {
 
 Result<void> unmount_pool(const Layout& layout) {
   SPACE_TRY(const auto mounts, mounts_of_this_process());
-  if (mounted_at(mounts, layout.pool()) == nullptr) return {};
+  const Mount* mounted = mounted_at(mounts, layout.pool());
+  if (mounted == nullptr) return {};
   if (::umount2(layout.pool().c_str(), UMOUNT_NOFOLLOW) != 0) return fail_errno(errno, "unmount the pool");
-  return {};
+  return await_detached(mounted->source, layout.pool_image());
 }
 
 }  // namespace space::priv

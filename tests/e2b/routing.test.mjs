@@ -75,8 +75,8 @@ test("the daemon's internal routes are closed from outside", async () => {
 
 test('requests that could be read in two ways are refused', async () => {
   for (const request of [
-    `POST /v2/sandboxes HTTP/1.1\r\nHost: a\r\nX-API-Key: ${apiKey}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
-    `POST /v2/sandboxes HTTP/1.1\r\nHost: a\r\nX-API-Key: ${apiKey}\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello`,
+    `POST /v2/sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: ${apiKey}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+    `POST /v2/sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: ${apiKey}\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello`,
     'NONSENSE\r\n\r\n',
   ]) {
     const connection = rawConnection()

@@ -105,6 +105,6 @@ export function rawConnection() {
 }
 
 export function rawRequest(method, path, headers = {}, body = '') {
-  const fields = { Host: 'space', ...headers, ...(body || method === 'POST' ? { 'Content-Length': Buffer.byteLength(body) } : {}) }
+  const fields = { Host: '127.0.0.1', ...headers, ...(body || method === 'POST' ? { 'Content-Length': Buffer.byteLength(body) } : {}) }
   return `${method} ${path} HTTP/1.1\r\n${Object.entries(fields).map(([k, v]) => `${k}: ${v}\r\n`).join('')}\r\n${body}`
 }
