@@ -19,7 +19,7 @@ namespace {
 
 class MutedStream final : public Stream {
  public:
-  MutedStream(StreamPtr inner, std::shared_ptr<FakeVm> vm) : inner_(std::move(inner)), vm_(std::move(vm)) {}
+  MutedStream(StreamPtr inner, std::weak_ptr<FakeVm> vm) : inner_(std::move(inner)), vm_(std::move(vm)) {}
   Task<Result<std::size_t>> read(std::span<std::byte> into) override {
     auto n = co_await inner_->read(into);
     co_await until_heard();
@@ -34,10 +34,14 @@ class MutedStream final : public Stream {
 
  private:
   Task<void> until_heard() {
-    while (vm_->silent && vm_->running()) co_await sleep_for(Millis(1));
+    while (true) {
+      const auto vm = vm_.lock();
+      if (!vm || !vm->silent || !vm->running()) break;
+      co_await sleep_for(Millis(1));
+    }
   }
   StreamPtr inner_;
-  std::shared_ptr<FakeVm> vm_;
+  std::weak_ptr<FakeVm> vm_;  // the VM owns the session that owns this
 };
 
 }  // namespace
@@ -112,7 +116,7 @@ Task<void> FakeVm::serve_guest(StreamPtr transport) {
     co_await sleep_for(std::chrono::hours(1));
     co_return;
   }
-  transport = std::make_unique<MutedStream>(std::move(transport), shared_from_this());
+  transport = std::make_unique<MutedStream>(std::move(transport), weak_from_this());
   auto attached = co_await channel::accept(std::move(transport),
                                            [this](const channel::Sync& sync) { last_epoch = sync.epoch; });
   if (!attached) co_return;

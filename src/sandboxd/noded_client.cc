@@ -28,7 +28,7 @@ static_assert(shape_limits::disk_mib_min >= static_cast<std::int64_t>(noded::dis
 
 template <std::size_t n>
 void put(char (&field)[n], std::string_view text) {
-  std::memcpy(field, text.data(), std::min(text.size(), n - 1));
+  text.copy(field, n - 1);
 }
 
 template <std::size_t n>
