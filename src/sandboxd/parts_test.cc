@@ -165,7 +165,7 @@ TEST_F(VmSocketsTest, AreMadeAnewAndRemovedWithoutATrace) {
   ASSERT_TRUE(remove_vm_sockets(folder));
   EXPECT_FALSE(std::filesystem::exists(folder));
   EXPECT_TRUE(remove_vm_sockets(folder));
-  EXPECT_EQ(open_vm_sockets(folder_ + std::string(120, 'x')).error().code, Code::invalid_argument);
+  EXPECT_EQ(open_vm_sockets(folder_ + "/" + std::string(120, 'x')).error().code, Code::invalid_argument);
 }
 
 TEST(EventLog, PagesAndGaps) {
