@@ -95,7 +95,7 @@ test('unknown sandbox, unknown template, wrong key: the documented errors', asyn
 
 test('malformed requests get 400 and a sentence, never a hang', async () => {
   for (const [body, word] of [['{', 'JSON'], ['[]', 'object'], ['{"templateID":5}', 'templateID'], ['{}', 'templateID'],
-    ['{"templateID":"base","timeout":"long"}', 'timeout'], ['{"templateID":"base","timeout":-1}', 'timeout'],
+    ['{"templateID":"base","timeout":"long"}', 'timeout'], ['{"templateID":"base","timeout":-1}', 'Timeout'],
     ['{"templateID":"base","metadata":{"a":1}}', 'metadata'], ['{"templateID":"base","envVars":[]}', 'envVars'], ['[' .repeat(5000), 'JSON']]) {
     const answer = await api('POST', '/v2/sandboxes', body)
     const error = await answer.json()

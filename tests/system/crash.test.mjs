@@ -9,7 +9,7 @@ before(async () => { sandbox = await Sandbox.create({ timeoutMs: 1_800_000 }) })
 after(async () => { await sandbox?.kill() })
 
 // A command that ends with code 7 when told to, started before the crash and asked after it.
-const startWitness = (name) => sandbox.commands.run(`rm -f /tmp/${name}; while [ ! -e /tmp/${name} ]; do sleep 0.2; done; exit 7`, { background: true, timeoutMs: 0 })
+const startWitness = (name) => sandbox.commands.run(`while [ ! -e /tmp/${name} ]; do sleep 0.2; done; exit 7`, { background: true, timeoutMs: 0 })
 
 async function exitCodeAfter(pid, name) {
   await until(async () => sandbox.isRunning().catch(() => false), 'the sandbox is reached again')

@@ -28,9 +28,9 @@ export function processes() {
   })
 }
 
-// Processes of this instance, by the program and its --run flag.
+// A daemon of this instance: by its name (a VM's supervisor, forked from space-noded, has one of its own) and --run flag.
 export function daemon(name) {
-  return processes().find((p) => p.cmdline[0]?.endsWith(`/${name}`) && p.cmdline.includes(run) && p.state !== 'Z')
+  return processes().find((p) => p.name === name && p.cmdline.includes(run) && p.state !== 'Z')
 }
 export const supervisor = () => Number(read(`${run}/up.lock`).trim())
 export const vmUser = (uid) => uid >= 200000 && uid <= 265535
