@@ -1,11 +1,11 @@
 // The whole interface of space-noded, the one root process: a closed list of verbs.
 //
-// Transport: a SOCK_SEQPACKET unix socket. One request is one datagram of exactly sizeof(Request) bytes plus the
-// file descriptors its verb names; one answer is one datagram of sizeof(Reply) plus descriptors. The connecting
-// process's uid (SO_PEERCRED) decides which verbs it may use. Requests carry ids and bounded integers, never a
-// path or a string that root would interpret; what comes back is descriptors, never names.
-// Every verb is idempotent: repeated, it answers as the first time. Verbs on one id are carried out in their order,
-// on different ids at the same time, so answers may overtake each other: match them by sequence.
+// Transport: a SOCK_SEQPACKET unix socket. One request is one datagram of exactly sizeof(Request) bytes plus
+// the file descriptors its verb names; one answer is one datagram of sizeof(Reply) plus descriptors. The
+// connecting process's uid (SO_PEERCRED) decides which verbs it may use. Requests carry ids and bounded
+// integers, never a path or a string that root would interpret; what comes back is descriptors, never names.
+// Every verb is idempotent: repeated, it answers as the first time. Verbs on one id are carried out in their
+// order, on different ids at the same time, so answers may overtake each other: match them by sequence.
 #pragma once
 
 #include <cstdint>
@@ -17,57 +17,68 @@ inline constexpr std::uint32_t protocol = 0x53504e01;  // "SPN", version 1
 enum class Verb : std::uint32_t {
   pool_info = 1,    // -> values: free bytes, total bytes
   list,             // -> fd: memfd of ListRecord[], what the kernel really holds
-  template_import,  // digest -> fd: pipe, one byte 0 = done, else an errno; end without a byte: it was cut off, repeat.
-                    // Copies images/<digest> into the pool
+  template_import,  // digest -> fd: pipe, one byte 0 = done, else an errno; end without a byte: it was cut
+                    // off, repeat. Copies images/<digest> into the pool
   template_open,    // digest -> fd: manifest.json, read only
   template_remove,  // digest; refused with conflict never: clones are independent
   disk_create,      // sandbox, digest, values[0] = disk MiB -> values[0] = uid; clones the template
   disk_remove,      // sandbox; conflict while its VMM runs
   slot_create,      // sandbox -> network namespace with lo and a tap, no way out
   slot_remove,      // sandbox; conflict while its VMM runs
-  vmm_launch,       // sandbox, LaunchValues; fds in: listening sockets for QMP and channel -> fd: pidfd; values[0] = pid.
-                    // conflict while an exit is not forgotten
-  vmm_open,         // sandbox -> fd: pidfd of its VMM; values[0] = pid. unavailable in the moment it begins or ends
-  vmm_kill,         // sandbox; SIGKILL to everything of its cgroup. Answers at once; the exit follows
-  vmm_exit,         // sandbox -> ExitValues; not_found while it runs or when it never ran, unavailable in the moment
-                    // between its end and the record of it: ask again
-  vmm_forget,       // sandbox; removes cgroup and exit record; conflict while it runs
+  vmm_launch,  // sandbox, LaunchValues; fds in: listening sockets for QMP and channel -> fd: pidfd; values[0]
+               // = pid. conflict while an exit is not forgotten
+  vmm_open,  // sandbox -> fd: pidfd of its VMM; values[0] = pid. unavailable in the moment it begins or ends
+  vmm_kill,  // sandbox; SIGKILL to everything of its cgroup. Answers at once; the exit follows
+  vmm_exit,  // sandbox -> ExitValues; not_found while it runs or when it never ran, unavailable in the moment
+             // between its end and the record of it: ask again
+  vmm_forget,  // sandbox; removes cgroup and exit record; conflict while it runs
 };
 
 // Indices into Request::values for vmm_launch.
-enum LaunchValue { launch_vcpus, launch_memory_mib, launch_accelerator /* Accelerator */, launch_tsc_khz, launch_value_count };
+enum LaunchValue {
+  launch_vcpus,
+  launch_memory_mib,
+  launch_accelerator /* Accelerator */,
+  launch_tsc_khz,
+  launch_value_count
+};
 enum class Accelerator : std::uint32_t { tcg = 0, kvm = 1 };
 // Indices into Reply::values for vmm_exit.
-enum ExitValue { exit_signal /* 0 = exited by itself */, exit_status, exit_oom /* 1 = the cgroup ran out of memory */,
-                 exit_known /* 0 = nobody saw the end, the rest is 0 */, exit_value_count };
+enum ExitValue {
+  exit_signal /* 0 = exited by itself */,
+  exit_status,
+  exit_oom /* 1 = the cgroup ran out of memory */,
+  exit_known /* 0 = nobody saw the end, the rest is 0 */,
+  exit_value_count
+};
 
 inline constexpr unsigned values_count = 8;
 
 struct Request {
   std::uint32_t protocol;
   Verb verb;
-  std::uint64_t sequence;       // echoed
-  char sandbox[24];             // 20 characters, zero-padded; all zero where the verb takes none
-  char digest[72];              // 64 hex characters, zero-padded; all zero where the verb takes none
+  std::uint64_t sequence;  // echoed
+  char sandbox[24];        // 20 characters, zero-padded; all zero where the verb takes none
+  char digest[72];         // 64 hex characters, zero-padded; all zero where the verb takes none
   std::uint64_t values[values_count];
 };
 static_assert(sizeof(Request) == 176);
 
 struct Reply {
   std::uint32_t protocol;
-  std::uint32_t status;         // 0 = done, else 1 + space::Code
+  std::uint32_t status;  // 0 = done, else 1 + space::Code
   std::uint64_t sequence;
   std::uint64_t values[values_count];
-  char message[176];            // UTF-8, zero-terminated; why, when status != 0
+  char message[176];  // UTF-8, zero-terminated; why, when status != 0
 };
 static_assert(sizeof(Reply) == 256);
 
 enum class Kind : std::uint32_t { template_, disk, slot, vmm /* running */, vmm_exited };
 struct ListRecord {
   Kind kind;
-  std::uint32_t uid;            // disk: owner
-  std::uint64_t pid;            // vmm; 0 while it begins or ends
-  char id[72];                  // sandbox id or digest, zero-padded
+  std::uint32_t uid;  // disk: owner
+  std::uint64_t pid;  // vmm; 0 while it begins or ends
+  char id[72];        // sandbox id or digest, zero-padded
 };
 static_assert(sizeof(ListRecord) == 88);
 

@@ -20,9 +20,9 @@ inline std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::string to_hex(std::span<const std::byte> bytes);          // lower case
-std::string to_base64(std::span<const std::byte> bytes);       // standard alphabet, padded
-std::optional<Bytes> from_base64(std::string_view text);       // padded or not; nullopt if malformed
+std::string to_hex(std::span<const std::byte> bytes);     // lower case
+std::string to_base64(std::span<const std::byte> bytes);  // standard alphabet, padded
+std::optional<Bytes> from_base64(std::string_view text);  // padded or not; nullopt if malformed
 
 std::uint32_t read_be32(std::span<const std::byte, 4> bytes);
 void append_be32(Bytes& out, std::uint32_t value);

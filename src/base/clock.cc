@@ -97,7 +97,8 @@ std::optional<Wall> parse_rfc3339(std::string_view text) {
   const int second = reader.digits(2);
   const int ms = reader.take(".") ? read_milliseconds(reader) : 0;
   const std::chrono::minutes offset = read_offset(reader);
-  const std::chrono::year_month_day date(std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
+  const std::chrono::year_month_day date(std::chrono::year(year),
+                                         std::chrono::month(static_cast<unsigned>(month)),
                                          std::chrono::day(static_cast<unsigned>(day)));
   if (!reader.done() || !date.ok() || hour > 23 || minute > 59 || second > 60) return std::nullopt;
   return std::chrono::sys_days(date) + std::chrono::hours(hour) + std::chrono::minutes(minute) +

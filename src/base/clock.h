@@ -39,7 +39,8 @@ class FakeClock final : public Clock {
 };
 
 std::string to_rfc3339(Wall time);  // 2026-11-29T22:28:10.123Z
-// Any offset and any number of decimals (cut to milliseconds); nullopt for anything else or a date that is none.
+// Any offset and any number of decimals (cut to milliseconds); nullopt for anything else or a date that is
+// none.
 std::optional<Wall> parse_rfc3339(std::string_view text);
 
 }  // namespace space

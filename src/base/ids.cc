@@ -30,7 +30,8 @@ constexpr std::string_view mixed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqr
 
 // Rejection sampling: every character of the alphabet is equally likely.
 std::string random_text(std::string_view alphabet, std::size_t length) {
-  const unsigned limit = 256U / static_cast<unsigned>(alphabet.size()) * static_cast<unsigned>(alphabet.size());
+  const unsigned limit =
+      256U / static_cast<unsigned>(alphabet.size()) * static_cast<unsigned>(alphabet.size());
   std::string out;
   while (out.size() < length) {
     for (const std::byte b : random_bytes(length)) {
@@ -47,16 +48,24 @@ bool all_in(std::string_view text, std::string_view alphabet) {
 
 }  // namespace
 
-std::string new_sandbox_id() { return "i" + random_text(lower, sandbox_id_length - 1); }
+std::string new_sandbox_id() {
+  return "i" + random_text(lower, sandbox_id_length - 1);
+}
 
 bool is_sandbox_id(std::string_view text) {
   return text.size() == sandbox_id_length && text.front() == 'i' && all_in(text, lower);
 }
 
-bool is_digest(std::string_view text) { return text.size() == 64 && all_in(text, "0123456789abcdef"); }
+bool is_digest(std::string_view text) {
+  return text.size() == 64 && all_in(text, "0123456789abcdef");
+}
 
-std::string new_api_key() { return "e2b_" + to_hex(random_bytes(20)); }
+std::string new_api_key() {
+  return "e2b_" + to_hex(random_bytes(20));
+}
 
-std::string new_token() { return random_text(mixed, 32); }
+std::string new_token() {
+  return random_text(mixed, 32);
+}
 
 }  // namespace space

@@ -21,7 +21,9 @@ Result<JsonObject> parse_json_object(std::string_view text, std::string_view wha
   return std::move(value->get_object());
 }
 
-std::string to_text(const Json& value) { return boost::json::serialize(value); }
+std::string to_text(const Json& value) {
+  return boost::json::serialize(value);
+}
 
 namespace {
 
@@ -39,8 +41,8 @@ Result<std::optional<std::string>> text_member(const JsonObject& object, std::st
   return std::string(value->get_string());
 }
 
-Result<std::optional<std::int64_t>> int_member(const JsonObject& object, std::string_view key, std::int64_t min,
-                                               std::int64_t max) {
+Result<std::optional<std::int64_t>> int_member(const JsonObject& object, std::string_view key,
+                                               std::int64_t min, std::int64_t max) {
   const Json* value = find(object, key);
   if (value == nullptr) return std::optional<std::int64_t>();
   boost::json::error_code error;
@@ -64,7 +66,8 @@ Result<std::string> require_text(const JsonObject& object, std::string_view key)
   return *std::move(value);
 }
 
-Result<std::int64_t> require_int(const JsonObject& object, std::string_view key, std::int64_t min, std::int64_t max) {
+Result<std::int64_t> require_int(const JsonObject& object, std::string_view key, std::int64_t min,
+                                 std::int64_t max) {
   SPACE_TRY(auto value, int_member(object, key, min, max));
   if (!value) return fail(Code::invalid_argument, "'{}' is missing", key);
   return *value;
@@ -72,13 +75,15 @@ Result<std::int64_t> require_int(const JsonObject& object, std::string_view key,
 
 Result<const JsonObject*> object_member(const JsonObject& object, std::string_view key) {
   const Json* value = find(object, key);
-  if (value != nullptr && !value->is_object()) return fail(Code::invalid_argument, "'{}' must be an object", key);
+  if (value != nullptr && !value->is_object())
+    return fail(Code::invalid_argument, "'{}' must be an object", key);
   return value == nullptr ? nullptr : &value->get_object();
 }
 
 Result<const JsonArray*> array_member(const JsonObject& object, std::string_view key) {
   const Json* value = find(object, key);
-  if (value != nullptr && !value->is_array()) return fail(Code::invalid_argument, "'{}' must be an array", key);
+  if (value != nullptr && !value->is_array())
+    return fail(Code::invalid_argument, "'{}' must be an array", key);
   return value == nullptr ? nullptr : &value->get_array();
 }
 

@@ -4,7 +4,6 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,14 +23,16 @@ Result<Json> parse_json(std::string_view text);
 Result<JsonObject> parse_json_object(std::string_view text, std::string_view what);
 std::string to_text(const Json& value);
 
-// Optional members: absent or null -> nullopt; another type or out of range -> invalid_argument naming the key.
+// Optional members: absent or null -> nullopt; another type or out of range -> invalid_argument naming the
+// key.
 Result<std::optional<std::string>> text_member(const JsonObject& object, std::string_view key);
 Result<std::optional<std::int64_t>> int_member(const JsonObject& object, std::string_view key,
                                                std::int64_t min, std::int64_t max);
 Result<std::optional<bool>> bool_member(const JsonObject& object, std::string_view key);
 // The same for a member that must be there.
 Result<std::string> require_text(const JsonObject& object, std::string_view key);
-Result<std::int64_t> require_int(const JsonObject& object, std::string_view key, std::int64_t min, std::int64_t max);
+Result<std::int64_t> require_int(const JsonObject& object, std::string_view key, std::int64_t min,
+                                 std::int64_t max);
 // nullptr when absent or null; an error when it is something else.
 Result<const JsonObject*> object_member(const JsonObject& object, std::string_view key);
 Result<const JsonArray*> array_member(const JsonObject& object, std::string_view key);

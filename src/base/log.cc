@@ -18,18 +18,25 @@ std::atomic<Level> g_level{Level::info};
 
 std::string_view name(Level level) {
   switch (level) {
-    case Level::debug: return "debug";
-    case Level::info: return "info";
-    case Level::warn: return "warn";
-    case Level::error: return "error";
+    case Level::debug:
+      return "debug";
+    case Level::info:
+      return "info";
+    case Level::warn:
+      return "warn";
+    case Level::error:
+      return "error";
   }
   return "error";
 }
 
-void append_value(std::string& line, const std::variant<std::string_view, std::int64_t, double, bool>& value) {
+void append_value(std::string& line,
+                  const std::variant<std::string_view, std::int64_t, double, bool>& value) {
   if (const auto* text = std::get_if<std::string_view>(&value)) append_json_string(line, *text);
-  if (const auto* number = std::get_if<std::int64_t>(&value)) fmt::format_to(std::back_inserter(line), "{}", *number);
-  if (const auto* number = std::get_if<double>(&value)) fmt::format_to(std::back_inserter(line), "{:.3f}", *number);
+  if (const auto* number = std::get_if<std::int64_t>(&value))
+    fmt::format_to(std::back_inserter(line), "{}", *number);
+  if (const auto* number = std::get_if<double>(&value))
+    fmt::format_to(std::back_inserter(line), "{:.3f}", *number);
   if (const auto* flag = std::get_if<bool>(&value)) line += *flag ? "true" : "false";
 }
 

@@ -1,5 +1,6 @@
 // Log: JSON lines on standard error, one object a line:
-//   {"ts":"2026-…Z","level":"info","process":"space-sandboxd","event":"sandbox started","sandbox":"i…","ms":12}
+//   {"ts":"2026-…Z","level":"info","process":"space-sandboxd","event":"sandbox
+//   started","sandbox":"i…","ms":12}
 // `event` is a fixed phrase that can be searched for; what varies goes into fields. Control characters
 // of hostile text are escaped by the JSON encoding. Safe from any thread; never fails.
 #pragma once
@@ -38,13 +39,22 @@ class Field {
   std::variant<std::string_view, std::int64_t, double, bool> value_;
 };
 
-// Once, at the start of main. `process` must outlive the process (a literal). SPACE_LOG=debug lowers the level.
+// Once, at the start of main. `process` must outlive the process (a literal). SPACE_LOG=debug lowers the
+// level.
 void init(std::string_view process);
 void write(Level level, std::string_view event, std::initializer_list<Field> fields = {});
 
-inline void debug(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::debug, event, fields); }
-inline void info(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::info, event, fields); }
-inline void warn(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::warn, event, fields); }
-inline void error(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::error, event, fields); }
+inline void debug(std::string_view event, std::initializer_list<Field> fields = {}) {
+  write(Level::debug, event, fields);
+}
+inline void info(std::string_view event, std::initializer_list<Field> fields = {}) {
+  write(Level::info, event, fields);
+}
+inline void warn(std::string_view event, std::initializer_list<Field> fields = {}) {
+  write(Level::warn, event, fields);
+}
+inline void error(std::string_view event, std::initializer_list<Field> fields = {}) {
+  write(Level::error, event, fields);
+}
 
 }  // namespace space::log

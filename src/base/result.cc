@@ -7,15 +7,24 @@ namespace space {
 
 std::string_view to_string(Code code) {
   switch (code) {
-    case Code::invalid_argument: return "invalid_argument";
-    case Code::unauthenticated: return "unauthenticated";
-    case Code::permission_denied: return "permission_denied";
-    case Code::not_found: return "not_found";
-    case Code::conflict: return "conflict";
-    case Code::exhausted: return "exhausted";
-    case Code::unavailable: return "unavailable";
-    case Code::deadline: return "deadline";
-    case Code::internal: return "internal";
+    case Code::invalid_argument:
+      return "invalid_argument";
+    case Code::unauthenticated:
+      return "unauthenticated";
+    case Code::permission_denied:
+      return "permission_denied";
+    case Code::not_found:
+      return "not_found";
+    case Code::conflict:
+      return "conflict";
+    case Code::exhausted:
+      return "exhausted";
+    case Code::unavailable:
+      return "unavailable";
+    case Code::deadline:
+      return "deadline";
+    case Code::internal:
+      return "internal";
   }
   return "internal";
 }
@@ -24,14 +33,36 @@ namespace {
 
 Code code_of_errno(int error_number) {
   switch (error_number) {
-    case ENOENT: case ESRCH: return Code::not_found;
-    case EEXIST: case EBUSY: case ENOTEMPTY: return Code::conflict;
-    case EACCES: case EPERM: return Code::permission_denied;
-    case ENOSPC: case EDQUOT: case ENOMEM: case EMFILE: case ENFILE: return Code::exhausted;
-    case ECONNREFUSED: case ECONNRESET: case EPIPE: case ENOTCONN: return Code::unavailable;
-    case ETIMEDOUT: return Code::deadline;
-    case EINVAL: case ENAMETOOLONG: case ENOTDIR: case EISDIR: return Code::invalid_argument;
-    default: return Code::internal;
+    case ENOENT:
+    case ESRCH:
+      return Code::not_found;
+    case EEXIST:
+    case EBUSY:
+    case ENOTEMPTY:
+      return Code::conflict;
+    case EACCES:
+    case EPERM:
+      return Code::permission_denied;
+    case ENOSPC:
+    case EDQUOT:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+      return Code::exhausted;
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case EPIPE:
+    case ENOTCONN:
+      return Code::unavailable;
+    case ETIMEDOUT:
+      return Code::deadline;
+    case EINVAL:
+    case ENAMETOOLONG:
+    case ENOTDIR:
+    case EISDIR:
+      return Code::invalid_argument;
+    default:
+      return Code::internal;
   }
 }
 

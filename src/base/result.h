@@ -64,12 +64,12 @@ template <class... Args>
 #define SPACE_CO_TRY(lhs, ...) SPACE_TRY_IMPL(SPACE_CONCAT(space_try_, __LINE__), co_return, lhs, __VA_ARGS__)
 #define SPACE_CO_CHECK(...) SPACE_CHECK_IMPL(co_return, __VA_ARGS__)
 
-#define SPACE_TRY_IMPL(temporary, exit, lhs, ...)                              \
-  auto temporary = (__VA_ARGS__);                                              \
-  if (!temporary) exit std::unexpected(std::move(temporary).error());          \
+#define SPACE_TRY_IMPL(temporary, exit, lhs, ...)                     \
+  auto temporary = (__VA_ARGS__);                                     \
+  if (!temporary) exit std::unexpected(std::move(temporary).error()); \
   lhs = *std::move(temporary)
-#define SPACE_CHECK_IMPL(exit, ...)                                            \
-  do {                                                                         \
-    if (auto space_check_ = (__VA_ARGS__); !space_check_)                      \
-      exit std::unexpected(std::move(space_check_).error());                   \
+#define SPACE_CHECK_IMPL(exit, ...)                          \
+  do {                                                       \
+    if (auto space_check_ = (__VA_ARGS__); !space_check_)    \
+      exit std::unexpected(std::move(space_check_).error()); \
   } while (false)

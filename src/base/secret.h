@@ -25,7 +25,10 @@ class Secret {
 
  private:
   void wipe() {
-    if constexpr (requires { value_.data(); value_.size(); }) {
+    if constexpr (requires {
+                    value_.data();
+                    value_.size();
+                  }) {
       volatile auto* p = value_.data();
       for (std::size_t i = 0; i < value_.size(); ++i) p[i] = {};
     }
