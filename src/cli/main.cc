@@ -1,5 +1,6 @@
 // space: the command line. This file is the table of contents: every command, its flags, its help.
 #include <CLI/CLI.hpp>
+#include <memory>
 
 #include "cli/commands.h"
 #include "cli/doctor.h"
@@ -16,14 +17,30 @@ void add_directories(CLI::App* command, Directories& directories) {
       ->capture_default_str();
 }
 
+// NAME=VALUE, once or many times.
+void add_pairs(CLI::App* command, const std::string& flag, std::map<std::string, std::string>& pairs,
+               const std::string& help) {
+  const auto parse = [&pairs, flag](const std::vector<std::string>& given) {
+    for (const std::string& pair : given) {
+      const auto equals = pair.find('=');
+      if (equals == std::string::npos || equals == 0)
+        throw CLI::ValidationError(flag, "'" + pair + "' must look like NAME=VALUE");
+      pairs[pair.substr(0, equals)] = pair.substr(equals + 1);
+    }
+  };
+  command->add_option_function<std::vector<std::string>>(flag, parse, help)
+      ->allow_extra_args(false)
+      ->type_name("NAME=VALUE");
+}
+
 void add_create_flags(CLI::App* command, CreateOptions& options, const std::string& letter_free_env) {
   command->add_option("-t,--template", options.template_name, "Template to start from")
       ->capture_default_str();
   command->add_option("--life", options.timeout_seconds, "Seconds the sandbox lives unless it is extended")
       ->capture_default_str()
       ->check(CLI::Range(1, 86400));
-  command->add_option("--metadata", options.metadata, "NAME VALUE, kept with the sandbox; may be repeated");
-  command->add_option(letter_free_env, options.env, "NAME VALUE, seen by every process; may be repeated");
+  add_pairs(command, "--metadata", options.metadata, "NAME=VALUE, kept with the sandbox; may be repeated");
+  add_pairs(command, letter_free_env, options.env, "NAME=VALUE, seen by every process; may be repeated");
 }
 
 void add_exec_flags(CLI::App* command, ExecOptions& options) {
@@ -33,11 +50,12 @@ void add_exec_flags(CLI::App* command, ExecOptions& options) {
       ->add_option("--timeout", options.timeout_seconds,
                    "Kill the command after this many seconds (0: never)")
       ->capture_default_str();
-  command->add_option("-e,--env", options.env, "NAME VALUE for this command; may be repeated");
+  add_pairs(command, "-e,--env", options.env, "NAME=VALUE for this command; may be repeated");
   command->add_flag("-i,--terminal", options.terminal, "Give it a terminal (PTY) of this window's size");
 }
 
-int main_of(int argc, char** argv) {
+// What every command shares: the flags that come before it, and the exit code it leaves.
+struct Program {
   CLI::App app{
       "Run AI agents' code in virtual machines that appear in an instant.\n\n"
       "  sudo space up -d                                start the platform on this machine\n"
@@ -45,112 +63,158 @@ int main_of(int argc, char** argv) {
       "  sudo space create                               a sandbox that stays; prints its id\n"
       "  sudo space shell ID                             a login shell in it\n",
       "space"};
+  CommonOptions common;
+  int code = 0;
+
+  // The command's options live as long as its callback, which CLI11 keeps.
+  template <typename Options>
+  void on_call(CLI::App* command, std::shared_ptr<Options> options,
+               int (*run)(const CommonOptions&, const Options&)) {
+    command->callback([this, options, run] { code = run(common, *options); });
+  }
+};
+
+void add_common_flags(Program& program) {
+  CLI::App& app = program.app;
   app.require_subcommand(1);
   app.fallthrough();
   app.set_help_all_flag("--help-all", "Help of every command");
-  CommonOptions common;
-  app.add_option("--api-url", common.api_url,
+  app.add_option("--api-url", program.common.api_url,
                  "API address (default: SPACE_API_URL, then ~/.config/space/config.json)");
-  app.add_option("--api-key", common.api_key, "API key (default: SPACE_API_KEY, then the same file)");
-  app.add_flag("--json", common.json, "One JSON document on standard output, for machines");
+  app.add_option("--api-key", program.common.api_key, "API key (default: SPACE_API_KEY, then the same file)");
+  app.add_flag("--json", program.common.json, "One JSON document on standard output, for machines");
+}
 
-  int code = 0;
-  const auto command = [&](CLI::App* parent, const std::string& name, const std::string& help) {
-    return parent->add_subcommand(name, help);
-  };
-
-  UpOptions up;
-  CLI::App* up_command = command(&app, "up", "Start the platform here: all daemons, supervised, one log");
-  add_directories(up_command, up.directories);
-  up_command->add_option("--listen", up.listen, "API address")->capture_default_str();
-  up_command->add_option("--config", up.config, "Configuration file; flags win over it")
+void add_up(Program& program) {
+  CLI::App* command =
+      program.app.add_subcommand("up", "Start the platform here: all daemons, supervised, one log");
+  const auto options = std::make_shared<UpOptions>();
+  add_directories(command, options->directories);
+  command->add_option("--listen", options->listen, "API address")->capture_default_str();
+  command->add_option("--config", options->config, "Configuration file; flags win over it")
       ->capture_default_str();
-  up_command->add_flag("-d,--detach", up.detach, "Return once everything is ready");
-  up_command->callback([&] {
-    const auto given = [&](const char* flag) { return up_command->count(flag) > 0; };
-    code = command_up(common, up, given("--state"), given("--run"), given("--listen"));
+  command->add_flag("-d,--detach", options->detach, "Return once everything is ready");
+  command->callback([&program, command, options] {
+    const auto given = [command](const char* flag) { return command->count(flag) > 0; };
+    program.code = command_up(program.common, *options, given("--state"), given("--run"), given("--listen"));
   });
+}
 
-  DownOptions down;
-  CLI::App* down_command = command(&app, "down", "Stop the daemons; sandboxes keep running unless --all");
-  add_directories(down_command, down.directories);
-  down_command->add_flag("--all", down.all, "Also kill every sandbox and unmount the pool");
-  down_command->callback([&] { code = command_down(common, down); });
+void add_down(Program& program) {
+  CLI::App* command =
+      program.app.add_subcommand("down", "Stop the daemons; sandboxes keep running unless --all");
+  const auto options = std::make_shared<DownOptions>();
+  add_directories(command, options->directories);
+  command->add_flag("--all", options->all, "Also kill every sandbox and unmount the pool");
+  program.on_call(command, options, command_down);
+}
 
-  RunOptions run;
-  CLI::App* run_command =
-      command(&app, "run", "Create a sandbox, run one command in it, kill it; exits with the command's code");
-  add_create_flags(run_command, run.create, "--sandbox-env");
-  add_exec_flags(run_command, run.exec);
-  run_command->add_flag("--keep", run.keep, "Leave the sandbox running and say its id");
-  run_command->add_option("command", run.exec.argv, "-- CMD [ARG ...]")->required();
-  run_command->footer("Example: space run -- python3 -c 'print(6*7)'");
-  run_command->callback([&] { code = command_run(common, run); });
+void add_run(Program& program) {
+  CLI::App* command = program.app.add_subcommand(
+      "run", "Create a sandbox, run one command in it, kill it; exits with the command's code");
+  const auto options = std::make_shared<RunOptions>();
+  add_create_flags(command, options->create, "--sandbox-env");
+  add_exec_flags(command, options->exec);
+  command->add_flag("--keep", options->keep, "Leave the sandbox running and say its id");
+  command->add_option("command", options->exec.argv, "-- CMD [ARG ...]")->required();
+  command->footer("Example: space run -- python3 -c 'print(6*7)'");
+  program.on_call(command, options, command_run);
+}
 
-  CreateOptions create;
-  CLI::App* create_command = command(&app, "create", "Create a sandbox and print its id");
-  add_create_flags(create_command, create, "-e,--env");
-  create_command->callback([&] { code = command_create(common, create); });
+void add_create(Program& program) {
+  CLI::App* command = program.app.add_subcommand("create", "Create a sandbox and print its id");
+  const auto options = std::make_shared<CreateOptions>();
+  add_create_flags(command, *options, "-e,--env");
+  program.on_call(command, options, command_create);
+}
 
-  ExecOptions exec;
-  CLI::App* exec_command =
-      command(&app, "exec", "Run a command in a running sandbox; exits with the command's code");
-  exec_command->add_option("sandbox", exec.sandbox, "Sandbox id")->required();
-  exec_command->add_option("command", exec.argv, "-- CMD [ARG ...]")->required();
-  add_exec_flags(exec_command, exec);
-  exec_command->footer("Example: echo hello | space exec ID -- cat");
-  exec_command->callback([&] { code = command_exec(common, exec); });
+void add_exec(Program& program) {
+  CLI::App* command =
+      program.app.add_subcommand("exec", "Run a command in a running sandbox; exits with the command's code");
+  const auto options = std::make_shared<ExecOptions>();
+  command->add_option("sandbox", options->sandbox, "Sandbox id")->required();
+  command->add_option("command", options->argv, "-- CMD [ARG ...]")->required();
+  add_exec_flags(command, *options);
+  command->footer("Example: echo hello | space exec ID -- cat");
+  program.on_call(command, options, command_exec);
+}
 
-  ExecOptions shell;
-  CLI::App* shell_command = command(&app, "shell", "A login shell in a running sandbox, on a terminal");
-  shell_command->add_option("sandbox", shell.sandbox, "Sandbox id")->required();
-  shell_command->add_option("-u,--user", shell.user, "User to be (default: the template's)");
-  shell_command->callback([&] {
-    shell.terminal = true;
-    shell.argv = {"/bin/bash", "-i", "-l"};
-    code = command_exec(common, shell);
+void add_shell(Program& program) {
+  CLI::App* command =
+      program.app.add_subcommand("shell", "A login shell in a running sandbox, on a terminal");
+  const auto options = std::make_shared<ExecOptions>();
+  options->terminal = true;
+  options->argv = {"/bin/bash", "-i", "-l"};
+  command->add_option("sandbox", options->sandbox, "Sandbox id")->required();
+  command->add_option("-u,--user", options->user, "User to be (default: the template's)");
+  program.on_call(command, options, command_exec);
+}
+
+void add_ls(Program& program) {
+  program.app.add_subcommand("ls", "List sandboxes")->callback([&program] {
+    program.code = command_list(program.common);
   });
+}
 
-  command(&app, "ls", "List sandboxes")->callback([&] { code = command_list(common); });
+void add_info(Program& program) {
+  CLI::App* command = program.app.add_subcommand("info", "Everything known of one sandbox");
+  const auto sandbox = std::make_shared<std::string>();
+  command->add_option("sandbox", *sandbox, "Sandbox id")->required();
+  program.on_call(command, sandbox, command_info);
+}
 
-  std::string info;
-  CLI::App* info_command = command(&app, "info", "Everything known of one sandbox");
-  info_command->add_option("sandbox", info, "Sandbox id")->required();
-  info_command->callback([&] { code = command_info(common, info); });
+void add_kill(Program& program) {
+  CLI::App* command = program.app.add_subcommand("kill", "Kill sandboxes; nothing of them is left");
+  const auto sandboxes = std::make_shared<std::vector<std::string>>();
+  command->add_option("sandbox", *sandboxes, "Sandbox ids")->required();
+  program.on_call(command, sandboxes, command_kill);
+}
 
-  std::vector<std::string> kill;
-  CLI::App* kill_command = command(&app, "kill", "Kill sandboxes; nothing of them is left");
-  kill_command->add_option("sandbox", kill, "Sandbox ids")->required();
-  kill_command->callback([&] { code = command_kill(common, kill); });
+void add_template_build(Program& program, CLI::App* templates) {
+  CLI::App* command =
+      templates->add_subcommand("build", "Build a template from its recipe and put it on the node (root)");
+  const auto options = std::make_shared<TemplateBuildOptions>();
+  command->add_option("name", options->name, "Template name")->capture_default_str();
+  command->add_option("--recipe", options->recipe,
+                      "Recipe folder (default: the one of that name that came with SPACE)");
+  add_directories(command, options->directories);
+  program.on_call(command, options, command_template_build);
+}
 
-  CLI::App* templates = command(&app, "template", "Templates: what sandboxes start from");
+void add_template(Program& program) {
+  CLI::App* templates = program.app.add_subcommand("template", "Templates: what sandboxes start from");
   templates->require_subcommand(1);
-  TemplateBuildOptions build;
-  CLI::App* build_command =
-      command(templates, "build", "Build a template from its recipe and put it on the node (root)");
-  build_command->add_option("name", build.name, "Template name")->capture_default_str();
-  build_command->add_option("--recipe", build.recipe,
-                            "Recipe folder (default: the one of that name that came with SPACE)");
-  add_directories(build_command, build.directories);
-  build_command->callback([&] { code = command_template_build(common, build); });
-  command(templates, "ls", "List templates")->callback([&] { code = command_template_list(common); });
-  std::string remove;
-  CLI::App* remove_command = command(templates, "rm", "Remove a template; sandboxes made from it go on");
-  remove_command->add_option("name", remove, "Template name")->required();
-  remove_command->callback([&] { code = command_template_remove(common, remove); });
+  add_template_build(program, templates);
+  templates->add_subcommand("ls", "List templates")->callback([&program] {
+    program.code = command_template_list(program.common);
+  });
+  CLI::App* remove = templates->add_subcommand("rm", "Remove a template; sandboxes made from it go on");
+  const auto name = std::make_shared<std::string>();
+  remove->add_option("name", *name, "Template name")->required();
+  program.on_call(remove, name, command_template_remove);
+}
 
-  Directories doctor;
-  CLI::App* doctor_command =
-      command(&app, "doctor", "Examine this machine and installation; say what is wrong and what to do");
-  add_directories(doctor_command, doctor);
-  doctor_command->callback([&] { code = command_doctor(common, doctor); });
+void add_doctor(Program& program) {
+  CLI::App* command = program.app.add_subcommand(
+      "doctor", "Examine this machine and installation; say what is wrong and what to do");
+  const auto directories = std::make_shared<Directories>();
+  add_directories(command, *directories);
+  program.on_call(command, directories, command_doctor);
+}
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : exit_usage;
+int main_of(int argc, char** argv) {
+  Program program;
+  add_common_flags(program);
+  for (const auto add : {add_up, add_down, add_run, add_create, add_exec, add_shell, add_ls, add_info,
+                         add_kill, add_template, add_doctor}) {
+    add(program);
   }
-  return code;
+  try {
+    program.app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return program.app.exit(error) == 0 ? 0 : exit_usage;
+  }
+  return program.code;
 }
 
 }  // namespace

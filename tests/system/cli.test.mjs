@@ -18,13 +18,13 @@ test("run exits with the command's own code", () => {
 })
 
 test('create, ls, info, exec with input, cwd, user and environment, kill', () => {
-  const id = space(['create', '--metadata', 'who', 'cli']).stdout.trim()
+  const id = space(['create', '--metadata', 'who=cli']).stdout.trim()
   assert.match(id, /^i[a-z0-9]{19}$/)
   assert.match(space(['ls']).stdout, new RegExp(`${id} +running`))
   assert.equal(JSON.parse(space(['info', id, '--json']).stdout).metadata.who, 'cli')
   assert.ok(!space(['info', id]).stdout.includes('envdAccessToken'))
   assert.equal(space(['exec', id, '--', 'cat'], 'piped\n').stdout, 'piped\n')
-  assert.equal(space(['exec', '-w', '/usr', '-e', 'A', 'b', id, '--', 'sh', '-c', 'pwd; echo $A; id -un']).stdout, '/usr\nb\nuser\n')
+  assert.equal(space(['exec', '-w', '/usr', '-e', 'A=b=c', id, '--', 'sh', '-c', 'pwd; echo $A; id -un']).stdout, '/usr\nb=c\nuser\n')
   assert.equal(space(['exec', '-u', 'root', id, '--', 'id', '-u']).stdout, '0\n')
   const failed = space(['exec', id, '--', 'no-such-program'])
   assert.notEqual(failed.status, 0)
@@ -52,6 +52,7 @@ test('shell gives a terminal', async () => {
 test('mistakes get a sentence and exit code 2; help teaches', () => {
   assert.equal(space(['exec']).status, 2)
   assert.equal(space(['frobnicate']).status, 2)
+  assert.match(space(['create', '--metadata', 'novalue']).stderr, /NAME=VALUE/)
   const keyless = spawnSync(program, ['ls'], { encoding: 'utf8', env: { HOME: '/nonexistent' } })
   assert.equal(keyless.status, 2)
   assert.match(keyless.stderr, /space up/)
