@@ -21,7 +21,7 @@ class Folder : public testing::Test {
     ::mkdir((path_ + "/in/.half").c_str(), 0700);
     ::mkdir((path_ + "/in/whole").c_str(), 0700);
     ::close(::creat((path_ + "/secret").c_str(), 0600));
-    ::symlink((path_ + "/secret").c_str(), (path_ + "/in/link").c_str());
+    EXPECT_EQ(::symlink((path_ + "/secret").c_str(), (path_ + "/in/link").c_str()), 0);
     folder_.reset(::open((path_ + "/in").c_str(), O_RDONLY | O_DIRECTORY));
   }
   ~Folder() override { std::filesystem::remove_all(path_); }

@@ -4,13 +4,14 @@
 command_quickstart() {
   need_root quickstart
   (($# == 0)) || die "quickstart takes no arguments"
-  local begun current_step=''
+  local begun
+  current_step=''  # not local: the trap reads it after this function is gone
   trap 'quickstart_end $?' EXIT
   begun=$(now_ms)
   mkdir -p "$repo/build"
   step 'Debian packages' ensure_packages
   step 'users' ensure_users
-  step 'release build' build release
+  step 'release build' build release product
   step 'space up' space_up
   step 'base template' space template build base
   step 'first sandbox' create_first
