@@ -6,6 +6,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -43,24 +45,25 @@ Task<Result<ChannelPort>> ChannelPort::open(Deadline deadline) {
     co_await sleep_for(poll_interval);
   }
   SPACE_CO_TRY(Fd fd, open_fd(path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
-  Fd changes(::epoll_create1(EPOLL_CLOEXEC));
-  epoll_event event{.events = EPOLLIN | EPOLLET, .data = {}};
-  if (!changes || ::epoll_ctl(changes.get(), EPOLL_CTL_ADD, fd.get(), &event) != 0)
-    co_return fail_errno(errno, "watch the channel's port");
-  ChannelPort port(executor, std::move(fd));
-  port.changes_.assign(changes.release());
-  co_return port;
+  co_return ChannelPort(executor, std::move(fd));
 }
 
 Task<Result<void>> ChannelPort::wait_for_host() {
+  // An edge-triggered watch that ends with this wait. Beside a session it would make that one hang: to look
+  // whether the port is readable takes the input off its queue, and the interrupt that follows finds the
+  // queue empty and wakes nobody.
+  Fd watch(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event{.events = EPOLLIN | EPOLLET, .data = {}};
+  if (!watch || ::epoll_ctl(watch.get(), EPOLL_CTL_ADD, port_.get(), &event) != 0)
+    co_return fail_errno(errno, "watch the channel's port");
+  boost::asio::posix::stream_descriptor changes(executor_, watch.release());
   for (;;) {
-    epoll_event ignored;
-    (void)::epoll_wait(changes_.native_handle(), &ignored, 1, 0);  // what changed until now is seen below
+    (void)::epoll_wait(changes.native_handle(), &event, 1, 0);  // what changed until now is seen below
     pollfd state{.fd = port_.get(), .events = POLLIN, .revents = 0};
     if (::poll(&state, 1, 0) >= 0 && (state.revents & POLLHUP) == 0) co_return Result<void>();
     boost::system::error_code error;
-    co_await changes_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                                 boost::asio::redirect_error(boost::asio::use_awaitable, error));
+    co_await changes.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                                boost::asio::redirect_error(boost::asio::use_awaitable, error));
     if (error) co_return fail(Code::internal, "wait for the channel's host: {}", error.message());
   }
 }

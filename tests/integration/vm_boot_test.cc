@@ -104,6 +104,22 @@ TEST_F(VmBoot, ServesTheChannelAndRunsPrograms) {
   EXPECT_TRUE(WIFEXITED(*status) && WEXITSTATUS(*status) == 0) << *status;
 }
 
+// Enough small messages for every order of bytes, interrupts and reads: none may be left lying in the guest's
+// port until the next one comes.
+TEST_F(VmBoot, ManyRoundTripsNeverStandStill) {
+  boot({});
+  with_channel([](VmBoot&, SessionPtr session) -> Task<void> {
+    constexpr int rounds = 500;
+    int done = 0;
+    for (; done < rounds; ++done) {
+      const auto called = co_await session->call({.path = "/control/ping", .body = "{}"}, soon());
+      const auto ran = co_await run_in_guest(session, {"/bin/true"}, soon());
+      if (!called || !ran || !co_await session->ping(soon())) break;
+    }
+    EXPECT_EQ(done, rounds);
+  });
+}
+
 TEST_F(VmBoot, QmpStopsAndContinuesTheGuest) {
   boot({.vcpus = 2, .memory_mib = 256});
   with_channel([](VmBoot& test, SessionPtr session) -> Task<void> {
