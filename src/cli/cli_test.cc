@@ -81,6 +81,13 @@ TEST_F(FakeRoot, ConfigFileSaysLineAndKey) {
   put("/c.toml", "state = \"/a\"\nlisten = \"127.0.0.1:9\"\n");
   EXPECT_EQ(read_config_file(root_ + "/c.toml")->state, "/a");
   EXPECT_TRUE(read_config_file(root_ + "/none")->state.empty());
+  put("/c.toml", "pool_mib = 2048\nmemory_limit_mib = 8192\n");
+  EXPECT_EQ(read_config_file(root_ + "/c.toml")->pool_mib, 2048);
+  EXPECT_EQ(read_config_file(root_ + "/c.toml")->memory_limit_mib, 8192);
+  for (const char* wrong : {"pool_mib = 0\n", "pool_mib = \"2048\"\n", "memory_limit_mib = -1\n"}) {
+    put("/c.toml", wrong);
+    EXPECT_NE(read_config_file(root_ + "/c.toml").error().message.find("line 1"), std::string::npos) << wrong;
+  }
   put("/c.toml", "state = \"/a\"\nstat = 1\n");
   EXPECT_NE(read_config_file(root_ + "/c.toml").error().message.find("line 2: unknown setting 'stat'"),
             std::string::npos);

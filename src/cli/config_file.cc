@@ -17,12 +17,23 @@ Result<ConfigFile> read_config_file(const std::string& path) {
                 parsed.error().description());
   ConfigFile config;
   for (const auto& [key, node] : parsed.table()) {
+    std::optional<std::int64_t>* number = key == "pool_mib"           ? &config.pool_mib
+                                          : key == "memory_limit_mib" ? &config.memory_limit_mib
+                                                                      : nullptr;
+    if (number != nullptr) {
+      *number = node.value_exact<std::int64_t>();
+      if (!*number || **number <= 0)
+        return fail(Code::invalid_argument, "{} line {}: '{}' must be a positive number of MiB", path,
+                    node.source().begin.line, key.str());
+      continue;
+    }
     std::string* target = key == "state"    ? &config.state
                           : key == "run"    ? &config.run
                           : key == "listen" ? &config.listen
                                             : nullptr;
     if (target == nullptr)
-      return fail(Code::invalid_argument, "{} line {}: unknown setting '{}' (known: state, run, listen)",
+      return fail(Code::invalid_argument,
+                  "{} line {}: unknown setting '{}' (known: state, run, listen, pool_mib, memory_limit_mib)",
                   path, node.source().begin.line, key.str());
     if (!node.is_string())
       return fail(Code::invalid_argument, "{} line {}: '{}' must be a string", path, node.source().begin.line,

@@ -1,6 +1,8 @@
 // /etc/space/space.toml: what an operator sets once. Flags win over it.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -11,6 +13,8 @@ struct ConfigFile {
   std::string state;   // directory, absolute
   std::string run;     // directory, absolute
   std::string listen;  // "127.0.0.1:3000"
+  std::optional<std::int64_t> pool_mib;
+  std::optional<std::int64_t> memory_limit_mib;
 };
 
 // A missing file is an empty configuration; an unknown key or a wrong type is an error with its line.

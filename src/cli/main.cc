@@ -93,6 +93,10 @@ void add_up(Program& program) {
   command->add_option("--listen", options->listen, "API address")->capture_default_str();
   command->add_option("--config", options->config, "Configuration file; flags win over it")
       ->capture_default_str();
+  command->add_option("--pool-mib", options->pool_mib, "Size of the disk pool, when this start makes it")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--memory-limit-mib", options->memory_limit_mib, "Memory promised to sandboxes at most")
+      ->check(CLI::PositiveNumber);
   command->add_flag("-d,--detach", options->detach, "Return once everything is ready");
   command->callback([&program, command, options] {
     const auto given = [command](const char* flag) { return command->count(flag) > 0; };

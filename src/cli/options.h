@@ -1,7 +1,9 @@
 // What the command line said, one struct per command. Filled by main.cc (the only file that knows CLI11).
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,9 @@ struct UpOptions {
   Directories directories;
   std::string listen = "127.0.0.1:3000";
   std::string config = "/etc/space/space.toml";
+  // Absent: the daemons' own defaults. The pool's size counts when it is made, at the first start.
+  std::optional<std::int64_t> pool_mib;
+  std::optional<std::int64_t> memory_limit_mib;
   bool detach = false;
 };
 

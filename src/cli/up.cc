@@ -130,14 +130,21 @@ Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts
     argv.insert(argv.end(), more.begin(), more.end());
     return argv;
   };
+  std::vector<std::string> for_noded = {"--sandboxd-uid", std::to_string(accounts.sandboxd.uid)};
+  std::vector<std::string> for_sandboxd;
+  const auto add = [](std::vector<std::string>& words, const char* flag, std::optional<std::int64_t> value) {
+    if (value) words.insert(words.end(), {flag, std::to_string(*value)});
+  };
+  add(for_noded, "--pool-mib", options.pool_mib);
+  add(for_sandboxd, "--memory-limit-mib", options.memory_limit_mib);
   return std::vector<DaemonSpec>{
-      {"space-noded", with(noded, {"--sandboxd-uid", std::to_string(accounts.sandboxd.uid)}), 0, 0,
+      {"space-noded", with(noded, for_noded), 0, 0,
        [directories] { return unix_accepts(directories.run + "/noded/noded.sock", SOCK_SEQPACKET); }},
       {"space-control",
        with(control, {"--listen", options.listen, "--node-uid", std::to_string(accounts.sandboxd.uid)}),
        accounts.control.uid, accounts.control.gid,
        [directories] { return ::access((directories.run + "/control/node.sock").c_str(), F_OK) == 0; }},
-      {"space-sandboxd", with(sandboxd, {}), accounts.sandboxd.uid, accounts.sandboxd.gid,
+      {"space-sandboxd", with(sandboxd, for_sandboxd), accounts.sandboxd.uid, accounts.sandboxd.gid,
        [directories, listen = options.listen] { return node_connected(directories, listen); }},
   };
 }
@@ -294,6 +301,8 @@ int command_up(const CommonOptions&, UpOptions options, bool state_given, bool r
   if (!state_given && !config->state.empty()) options.directories.state = config->state;
   if (!run_given && !config->run.empty()) options.directories.run = config->run;
   if (!listen_given && !config->listen.empty()) options.listen = config->listen;
+  if (!options.pool_mib) options.pool_mib = config->pool_mib;
+  if (!options.memory_limit_mib) options.memory_limit_mib = config->memory_limit_mib;
   if (auto lock = running_supervisor(options.directories.run)) {
     print_line(fmt::format("SPACE is already up (process {})", *lock));
     return 0;

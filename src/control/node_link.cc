@@ -57,7 +57,9 @@ Task<Result<NodeSessionPtr>> NodeLink::welcome(std::shared_ptr<H2Session> sessio
 }
 
 Task<void> NodeLink::serve(StreamPtr transport, NodeObserver& observer) {
-  auto session = H2Session::client(std::move(transport), {.streams_max = streams_max});
+  auto session = H2Session::client(
+      std::move(transport),
+      {.streams_max = streams_max, .resets_per_second_max = node_session_resets_per_second_max});
   spawn(executor_, "node session", drive(session));
   const auto node = co_await welcome(session, observer);
   if (!node) {

@@ -42,6 +42,10 @@ struct CallResponse {
   std::string body;
 };
 
+// Of a session between space-control and space-sandboxd: one carries every client's tunnels to every sandbox
+// of the node, opened and reset as clients come and go. The other end is a part of the platform.
+inline constexpr std::uint32_t node_session_resets_per_second_max = 1'000'000;
+
 // What a server does with the peer's streams. Handlers run on the loop; one coroutine per stream.
 struct H2Handlers {
   std::function<Task<CallResponse>(CallRequest)> call;

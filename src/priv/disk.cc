@@ -40,6 +40,7 @@ Result<Disk> find_disk(const Pool& pool, const std::string& id) {
 Result<void> create_disk(const Pool& pool, const std::string& id, const std::string& digest,
                          std::uint64_t mib, uid_t uid) {
   SPACE_TRY(const Fd source, open_beneath(pool.templates(), digest, O_RDONLY | O_DIRECTORY));
+  SPACE_CHECK(pool.require_room());
   const std::string unfinished = half_made(id);
   SPACE_CHECK(delete_subvolume(pool.sandboxes(), unfinished));
   SPACE_CHECK(snapshot_subvolume(source.get(), pool.sandboxes(), unfinished));

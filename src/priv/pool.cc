@@ -77,6 +77,10 @@ Result<std::uint64_t> choose_pool_mib(std::uint64_t free_mib, std::uint64_t mib_
   return size_mib;
 }
 
+std::uint64_t pool_reserve_bytes(std::uint64_t total_bytes) {
+  return std::min<std::uint64_t>(total_bytes / 20, 1024 * mib);
+}
+
 Result<Pool> Pool::open(const Layout& layout, std::uint64_t mib_max) {
   SPACE_CHECK(make_image(layout, mib_max));
   SPACE_TRY(const auto mounts, mounts_of_this_process());
@@ -106,6 +110,13 @@ Result<Pool::Space> Pool::space() const {
   SPACE_TRY(const auto status, space_of(root_.get()));
   const auto block = static_cast<std::uint64_t>(status.f_bsize);
   return Space{.free_bytes = status.f_bavail * block, .total_bytes = status.f_blocks * block};
+}
+
+Result<void> Pool::require_room() const {
+  SPACE_TRY(const Space now, space());
+  if (now.free_bytes > pool_reserve_bytes(now.total_bytes)) return {};
+  return fail(Code::exhausted, "the disk pool is full ({} of {} MiB are free). Kill sandboxes to make room",
+              now.free_bytes / mib, now.total_bytes / mib);
 }
 
 Result<Fd> Pool::open_zero_memory(std::uint64_t size_mib) const {

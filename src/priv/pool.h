@@ -27,6 +27,8 @@ class Pool {
     std::uint64_t total_bytes;
   };
   Result<Space> space() const;
+  // exhausted once only the reserve is left.
+  Result<void> require_room() const;
   // A read-only file of zeros, `mib` long, readable by everybody who is handed it.
   Result<Fd> open_zero_memory(std::uint64_t mib) const;
 
@@ -38,6 +40,9 @@ class Pool {
 
 // Unmounts; the loop device goes with it. Success when it is not mounted.
 Result<void> unmount_pool(const Layout& layout);
+
+// Pure: what new disks leave free, so that sandboxes that run can go on writing and deleting always works.
+std::uint64_t pool_reserve_bytes(std::uint64_t total_bytes);
 
 // Pure: the size of a new pool on a disk with `free_mib` left. The file is sparse, but a promise of more
 // than there is would end as I/O errors inside sandboxes instead of a full disk that is seen coming.

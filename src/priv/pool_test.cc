@@ -5,6 +5,13 @@
 namespace space::priv {
 namespace {
 
+TEST(Pool, TheReserveIsATwentiethButNeverMoreThanAGibibyte) {
+  constexpr std::uint64_t gib = 1 << 30;
+  EXPECT_EQ(pool_reserve_bytes(2 * gib), gib / 10);
+  EXPECT_EQ(pool_reserve_bytes(64 * gib), gib);
+  EXPECT_EQ(pool_reserve_bytes(0), 0u);
+}
+
 TEST(PoolSize, TheDefaultWhenThereIsRoom) {
   EXPECT_EQ(choose_pool_mib(200'000, pool_mib_default), 65'536U);
 }

@@ -15,6 +15,7 @@ constexpr Millis redial_max = 5s;
 H2Limits node_session_limits() {
   H2Limits limits;
   limits.streams_max = 16 * 1024;
+  limits.resets_per_second_max = node_session_resets_per_second_max;
   limits.session_window_bytes = 64 * 1024 * 1024;
   return limits;
 }

@@ -207,7 +207,8 @@ Result<FakeNoded::Answer> FakeNoded::carry_out(const noded::Request& request, st
       break;
     case Verb::vmm_exit:
       if (!held.vm || runs) return fail(Code::not_found, "no exit record");
-      answer.values[noded::exit_signal] = static_cast<std::uint64_t>(held.vm->signal());
+      answer.values[noded::exit_known] = sees_deaths ? 1 : 0;
+      if (sees_deaths) answer.values[noded::exit_signal] = static_cast<std::uint64_t>(held.vm->signal());
       break;
     case Verb::vmm_forget:
       if (runs) return fail(Code::conflict, "it runs");

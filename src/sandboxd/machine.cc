@@ -17,6 +17,8 @@ using namespace std::chrono_literals;
 constexpr Millis undo_limit = 10s;
 constexpr Millis qmp_limit = 15s;
 constexpr Millis end_poll = 10ms;
+// Between two attempts to go on with a full disk.
+constexpr Millis disk_poll = 1s;
 // The node manager's reaper writes the cause down a moment after the process is gone.
 constexpr Millis cause_limit = 1500ms;
 constexpr Millis cause_poll = 20ms;
@@ -93,8 +95,7 @@ Task<Result<void>> Machine::connect_qmp(Deadline deadline) {
   SPACE_CO_TRY(StreamPtr stream, co_await connect_unix(qmp_path(folder()), deadline));
   const std::weak_ptr<Machine> weak = weak_from_this();
   auto on_event = [weak](vmm::QmpEvent event) {
-    if (const auto self = weak.lock(); self && event == vmm::QmpEvent::guest_panicked)
-      self->guest_panicked_ = true;
+    if (const auto self = weak.lock()) self->on_event(event);
   };
   SPACE_CO_TRY(qmp_, co_await vmm::Qmp::open(std::move(stream), std::move(on_event), deadline));
   co_return Result<void>();
@@ -105,6 +106,38 @@ Task<void> Machine::reconnect_qmp() {
   if (const auto connected = co_await while_alive(connect_qmp(Deadline::after(qmp_limit)));
       !connected && !dead_)
     log::warn("QMP is not reachable", {{"sandbox", id_}, log::Field(connected.error())});
+  co_await wait_for_disk();  // it may have stopped while nobody listened
+}
+
+void Machine::on_event(vmm::QmpEvent event) {
+  if (event == vmm::QmpEvent::guest_panicked) guest_panicked_ = true;
+  if (event == vmm::QmpEvent::guest_reset) guest_reset_ = true;
+  if (event != vmm::QmpEvent::block_io_error) return;
+  disk_refused_ = true;
+  if (!waiting_for_disk_) spawn(host_.executor, "wait for disk", wait_for_disk());
+}
+
+// QEMU stops a VM whose write found no space and repeats the write when told to go on. Any other error of the
+// disk is the guest's to handle, and the VM runs.
+Task<void> Machine::wait_for_disk() {
+  const auto self = shared_from_this();
+  if (std::exchange(waiting_for_disk_, true)) co_return;
+  disk_refused_ = true;
+  while ((std::exchange(disk_refused_, false) || out_of_disk_) && !dead_ && qmp_ && !qmp_->closed()) {
+    const auto status = co_await qmp_->query_status(Deadline::after(qmp_limit));
+    const bool stopped = status && status->state == "io-error";
+    if (out_of_disk_ != stopped) {
+      out_of_disk_ = stopped;
+      log::warn(stopped ? "VM stopped: the pool is full" : "VM goes on", {{"sandbox", id_}});
+      changed_();
+    }
+    if (!stopped) continue;
+    co_await sleep_for(disk_poll);
+    if (dead_ || !qmp_) break;
+    (void)co_await qmp_->cont(Deadline::after(qmp_limit));
+    co_await sleep_for(disk_poll);  // the write is on its way: done, or stopped again
+  }
+  waiting_for_disk_ = false;
 }
 
 Task<Result<void>> Machine::set_identity(Deadline deadline) {
@@ -162,7 +195,10 @@ Task<std::string> Machine::cause_of_death() {
   const Deadline deadline = Deadline::after(cause_limit);
   while (true) {
     const auto exit = co_await host_.noded.vmm_exit(id_, deadline);
-    if (exit) co_return guest_panicked_ ? "the guest's kernel panicked" : describe(*exit);
+    if (exit && guest_panicked_) co_return "the guest's kernel panicked";
+    if (exit && guest_reset_ && exit->known && exit->signal == 0 && exit->status == 0)
+      co_return "the guest's kernel panicked or rebooted; a sandbox does not boot twice";
+    if (exit) co_return describe(*exit);
     if (deadline.passed() || (exit.error().code != Code::not_found && exit.error().code != Code::unavailable))
       co_return "its VMM ended, the cause is unknown: " + exit.error().message;
     co_await sleep_for(cause_poll);

@@ -42,6 +42,8 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
 
   bool launched() const { return launched_; }
   bool dead() const { return dead_; }
+  // Its disk found no space on the pool: the VM stands still, and goes on by itself once there is some.
+  bool out_of_disk() const { return out_of_disk_; }
   // After the death: its cause, as far as the node manager can tell.
   Task<std::string> cause_of_death();
   pid_t pid() const { return pid_; }
@@ -52,6 +54,8 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   Task<Result<void>> launch(effect::LaunchVmm spec, Deadline deadline);
   Task<Result<void>> connect_qmp(Deadline deadline);
   Task<void> reconnect_qmp();
+  void on_event(vmm::QmpEvent event);
+  Task<void> wait_for_disk();
   Task<Result<void>> set_identity(Deadline deadline);
   Task<Result<void>> init_guest(Deadline deadline);
   Task<Result<void>> end_vmm();
@@ -70,6 +74,10 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   VmSockets sockets_;
   std::unique_ptr<vmm::Qmp> qmp_;
   bool guest_panicked_ = false;
+  bool guest_reset_ = false;
+  bool out_of_disk_ = false;
+  bool disk_refused_ = false;      // since the run state was last asked for
+  bool waiting_for_disk_ = false;  // wait_for_disk is under way
   pid_t pid_ = 0;
   bool launched_ = false;
   bool dead_ = false;

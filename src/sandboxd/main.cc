@@ -21,6 +21,9 @@ space::NodeOptions parse(int argc, char** argv) {
   app.add_option("--run", options.run_folder, "folder for sockets")->capture_default_str();
   app.add_option("--accelerator", accelerator, "auto probes KVM")
       ->check(CLI::IsMember({"auto", "tcg", "kvm"}));
+  app.add_option("--memory-limit-mib", options.memory_limit_mib,
+                 "memory promised to sandboxes at most (0: nine tenths of the machine's)")
+      ->check(CLI::NonNegativeNumber);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

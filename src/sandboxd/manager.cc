@@ -2,6 +2,7 @@
 
 #include "base/ids.h"
 #include "base/log.h"
+#include "core/capacity.h"
 
 namespace space {
 namespace {
@@ -18,8 +19,8 @@ Result<void> check(const CreateRequest& request) {
 
 }  // namespace
 
-Manager::Manager(Machine::Host host, Journal& journal, EventLog& events)
-    : host_(std::move(host)), journal_(journal), events_(events) {}
+Manager::Manager(Machine::Host host, Journal& journal, EventLog& events, std::int64_t memory_limit_mib)
+    : host_(std::move(host)), journal_(journal), events_(events), memory_limit_mib_(memory_limit_mib) {}
 
 std::shared_ptr<Sandbox> Manager::add(SandboxRecord record) {
   Sandbox::Node node{host_, journal_, events_, [this](const std::string& id) { sandboxes_.erase(id); }};
@@ -83,6 +84,7 @@ Task<Result<std::shared_ptr<Sandbox>>> Manager::create(CreateRequest request,
     if (sandboxes_.contains(request.id))
       co_return fail(Code::conflict, "sandbox {} is being created by another request", request.id);
   }
+  SPACE_CO_CHECK(admit_memory(request.shape, committed_mib(), memory_limit_mib_));
   SandboxRecord record;
   record.id = request.id;
   record.generation = request.generation;
@@ -93,6 +95,14 @@ Task<Result<std::shared_ptr<Sandbox>>> Manager::create(CreateRequest request,
   sandbox->start(std::move(request.guest_init), accelerator);
   SPACE_CO_CHECK(co_await sandbox->started());
   co_return sandbox;
+}
+
+std::int64_t Manager::committed_mib() const {
+  std::int64_t sum_mib = 0;
+  for (const auto& [id, sandbox] : sandboxes_)
+    if (const State state = sandbox->record().state; expects_vmm(state) || half_built(state))
+      sum_mib += memory_cost_mib(sandbox->record().shape);
+  return sum_mib;
 }
 
 Task<Result<void>> Manager::remove(std::string id, Deadline deadline) {

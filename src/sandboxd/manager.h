@@ -22,13 +22,13 @@ struct CreateRequest {
 class Manager {
  public:
   // The journal and what else is referred to outlive the manager; it outlives the loop's tasks.
-  Manager(Machine::Host host, Journal& journal, EventLog& events);
+  Manager(Machine::Host host, Journal& journal, EventLog& events, std::int64_t memory_limit_mib);
 
   // Before anything else. Waits for the node manager.
   Task<Result<void>> reconcile(Deadline deadline);
 
   // Idempotent by id and generation: a repetition waits for and answers the first one. A higher generation
-  // replaces a failed sandbox; anything else is conflict.
+  // replaces a failed sandbox; anything else is conflict. exhausted: the node has no memory left to promise.
   Task<Result<std::shared_ptr<Sandbox>>> create(CreateRequest request, MachineAccelerator accelerator);
   // Also an unknown one. Past the deadline (Code::deadline) the deletion goes on by itself.
   Task<Result<void>> remove(std::string id, Deadline deadline);
@@ -40,10 +40,12 @@ class Manager {
  private:
   std::shared_ptr<Sandbox> add(SandboxRecord record);
   void apply(const Action& action);
+  std::int64_t committed_mib() const;  // by every sandbox that has or will have a VMM
 
   Machine::Host host_;
   Journal& journal_;
   EventLog& events_;
+  std::int64_t memory_limit_mib_;
   std::map<std::string, std::shared_ptr<Sandbox>> sandboxes_;
 };
 

@@ -7,7 +7,9 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "core/capacity.h"
 #include "sandboxd/control_link.h"
+#include "sandboxd/host_memory.h"
 #include "vmm/accelerator.h"
 
 namespace space {
@@ -39,6 +41,7 @@ Result<std::unique_ptr<Node>> Node::open(const Executor& executor, NodeOptions o
   SPACE_TRY(Fd lock, lock_folder(state));
   SPACE_TRY(Journal journal, Journal::open(state + "/journal.db"));
   SPACE_TRY(const std::uint32_t tsc_khz, vmm::host_tsc_khz());
+  if (options.memory_limit_mib == 0) options.memory_limit_mib = default_memory_limit_mib(host_memory_mib());
   return std::unique_ptr<Node>(new Node(executor, options, std::move(lock), std::move(journal), tsc_khz));
 }
 
@@ -50,7 +53,7 @@ Node::Node(const Executor& executor, const NodeOptions& options, Fd lock, Journa
       events_(executor),
       noded_(executor, options.run_folder + "/noded/noded.sock"),
       host_{executor, noded_, options.run_folder + "/sandboxd/vm", tsc_khz},
-      manager_(host_, journal_, events_),
+      manager_(host_, journal_, events_, options.memory_limit_mib),
       templates_(noded_),
       accelerator_(host_, templates_, options.state_folder + "/sandboxd/accelerator.json",
                    options.accelerator),

@@ -14,6 +14,7 @@ struct NodeOptions {
   std::string state_folder = "/var/lib/space";
   std::string run_folder = "/run/space";
   std::optional<MachineAccelerator> accelerator;  // unset: probe
+  std::int64_t memory_limit_mib = 0;              // promised to sandboxes at most; 0: by the machine's size
 };
 
 class Node {

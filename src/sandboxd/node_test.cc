@@ -46,8 +46,15 @@ class NodeTest : public testing::Test {
   }
 
   void start() {
-    const std::string arguments[] = {SPACE_SANDBOXD, "--state",       folder_, "--run",
-                                     folder_,        "--accelerator", "tcg"};
+    const std::string arguments[] = {SPACE_SANDBOXD,
+                                     "--state",
+                                     folder_,
+                                     "--run",
+                                     folder_,
+                                     "--accelerator",
+                                     "tcg",
+                                     "--memory-limit-mib",
+                                     std::to_string(memory_limit_mib_)};
     std::vector<char*> argv;
     for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
@@ -134,6 +141,7 @@ class NodeTest : public testing::Test {
   std::optional<FakeNoded> noded_;
   std::unique_ptr<Listener> listener_;
   std::shared_ptr<H2Session> session_;
+  std::int64_t memory_limit_mib_ = 1'000'000;
   pid_t pid_ = 0;
   int exit_status_ = 0;
 
@@ -361,6 +369,35 @@ TEST_F(NodeTest, ADeathInItsAbsenceIsFound) {
   const Answer got = call("sandbox/get", {{"id", id}});
   EXPECT_EQ(got.body.at("state").as_string(), "failed");
   EXPECT_EQ(got.body.at("reason").as_string(), "its VMM was killed by signal 9");
+}
+
+TEST_F(NodeTest, ADeathNobodySawIsSaidToBeOne) {
+  const std::string id = created();
+  noded_->sees_deaths = false;
+  noded_->vm(id)->die(9);
+  pump_until([&] { return noded_->holds_nothing(); });
+  EXPECT_EQ(call("sandbox/get", {{"id", id}}).body.at("reason").as_string(),
+            "its VMM ended and nobody saw why");
+}
+
+TEST_F(NodeTest, MemoryThatIsPromisedIsNotPromisedAgain) {
+  kill_manager();
+  memory_limit_mib_ = 2 * (512 + 128);
+  start();
+  const std::string first = created(), second = created();
+  const JsonObject third = create_body(new_sandbox_id());
+  const Answer refused = call("sandbox/create", third);
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_NE(refused.body.at("message").as_string().find("memory_limit_mib"), std::string::npos);
+  EXPECT_EQ(call("sandbox/create", create_body(first)).status, 200);  // a repetition asks for nothing new
+  kill_manager();
+  start();  // what is adopted counts
+  EXPECT_EQ(call("sandbox/create", third).status, 429);
+  noded_->vm(first)->die(9);
+  pump_until([&] { return state_of(first) == "failed"; });
+  EXPECT_EQ(call("sandbox/create", third).status, 200);
+  EXPECT_EQ(call("sandbox/delete", {{"id", second}}).status, 200);
+  created();
 }
 
 TEST_F(NodeTest, OrphansAreRemoved) {

@@ -107,6 +107,7 @@ void add(KernelHoldings& holdings, const noded::ListRecord& record) {
 }  // namespace
 
 std::string describe(const VmmExit& exit) {
+  if (!exit.known) return "its VMM ended and nobody saw why";
   if (exit.out_of_memory) return "its VMM ran out of memory";
   if (exit.signal != 0) return fmt::format("its VMM was killed by signal {}", exit.signal);
   if (exit.status == 0) return "the guest powered off";
@@ -223,7 +224,8 @@ Task<Result<void>> NodedClient::vmm_kill(std::string id, Deadline deadline) {
 
 Task<Result<VmmExit>> NodedClient::vmm_exit(std::string id, Deadline deadline) {
   SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::vmm_exit, id), {}, deadline));
-  co_return VmmExit{static_cast<int>(answer.values[noded::exit_signal]),
+  co_return VmmExit{answer.values[noded::exit_known] != 0,
+                    static_cast<int>(answer.values[noded::exit_signal]),
                     static_cast<int>(answer.values[noded::exit_status]), answer.values[noded::exit_oom] != 0};
 }
 

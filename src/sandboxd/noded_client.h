@@ -32,7 +32,8 @@ struct Vmm {
 };
 
 struct VmmExit {
-  int signal = 0;  // 0: exited by itself
+  bool known = false;  // false: its supervisor went first, the rest says nothing
+  int signal = 0;      // 0: exited by itself
   int status = 0;
   bool out_of_memory = false;
 };

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/ids.h"
+#include "sandboxd/host_memory.h"
 #include "sandboxd/tunnels.h"
 
 namespace space {
@@ -128,12 +129,10 @@ NodeRpc::Answer NodeRpc::dispatch(std::string path, JsonObject body) {
 
 NodeRpc::Answer NodeRpc::hello(JsonObject) {
   const PoolInfo pool = (co_await parts_.noded.pool_info(Deadline::after(verb_limit))).value_or(PoolInfo{});
-  const auto memory_bytes = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                            static_cast<std::int64_t>(::sysconf(_SC_PAGE_SIZE));
   co_return JsonObject{{"node_id", parts_.node_id},
                        {"version", version},
                        {"accelerator", to_string(parts_.accelerator.known())},
-                       {"memory_mib", memory_bytes / (1024 * 1024)},
+                       {"memory_mib", host_memory_mib()},
                        {"vcpus", ::sysconf(_SC_NPROCESSORS_ONLN)},
                        {"pool_free_bytes", pool.free_bytes}};
 }

@@ -184,15 +184,19 @@ Result<void> Sandbox::change(Change change, std::string reason) {
 
 void Sandbox::on_machine_changed() {
   const bool responsive = machine_->channel()->responsive();
-  if (std::exchange(was_responsive_, responsive) != responsive && serves(record_.state) &&
+  const bool out_of_disk = machine_->out_of_disk();
+  const bool stalled = std::exchange(was_out_of_disk_, out_of_disk) != out_of_disk;
+  if ((std::exchange(was_responsive_, responsive) != responsive || stalled) && serves(record_.state) &&
       !machine_->dead()) {
-    log::info(responsive ? "guest answers again" : "guest does not answer", {{"sandbox", record_.id}});
+    log::info("sandbox changed", {{"sandbox", record_.id}, {"reason", reason()}});
     node_.events.publish(record_.id, record_.state, reason());
   }
   changed_.notify_all();
 }
 
 std::string Sandbox::reason() const {
+  if (serves(record_.state) && was_out_of_disk_)
+    return "it waits for room on the node's disk pool, which is full: kill sandboxes";
   if (serves(record_.state) && !was_responsive_) return "the guest does not answer";
   return record_.reason;
 }
@@ -232,7 +236,8 @@ Task<Result<std::shared_ptr<H2Session>>> Sandbox::session(Deadline deadline) {
     if (auto session = machine_->channel()->session(); session && !in_between) co_return session;
     if (co_await changed_.wait(deadline)) continue;
     if (in_between) co_return fail(Code::conflict, "sandbox {} is {}", record_.id, to_string(record_.state));
-    co_return fail(Code::unavailable, "sandbox {}: the guest does not answer", record_.id);
+    co_return fail(Code::unavailable, "sandbox {}: {}", record_.id,
+                   was_out_of_disk_ ? reason() : "the guest does not answer");
   }
 }
 

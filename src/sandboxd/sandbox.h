@@ -71,6 +71,7 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   std::optional<Result<void>> start_outcome_;
   bool leftovers_ = false;
   bool was_responsive_ = true;
+  bool was_out_of_disk_ = false;
   Event changed_;
 };
 

@@ -58,7 +58,12 @@ Result<QmpMessage> parse_qmp(std::string_view line) {
   SPACE_TRY(JsonObject message, parse_json_object(line, "QMP message"));
   if (message.contains("event")) {
     SPACE_TRY(const std::string name, require_text(message, "event"));
-    return event_of(name);
+    const QmpEvent event = event_of(name);
+    if (event != QmpEvent::shutdown) return event;
+    SPACE_TRY(const JsonObject* data, object_member(message, "data"));
+    if (data == nullptr) return event;
+    SPACE_TRY(const auto reason, text_member(*data, "reason"));
+    return reason == "guest-reset" ? QmpEvent::guest_reset : event;
   }
   SPACE_TRY(const JsonObject* greeting, object_member(message, "QMP"));
   if (greeting != nullptr) return parse_greeting(*greeting);

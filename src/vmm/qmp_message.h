@@ -27,7 +27,16 @@ struct QmpReply {
 };
 
 // The events somebody acts on; `other` is every event else.
-enum class QmpEvent : std::uint8_t { stop, resume, shutdown, reset, guest_panicked, block_io_error, other };
+enum class QmpEvent : std::uint8_t {
+  stop,
+  resume,
+  shutdown,
+  guest_reset,  // a shutdown because the guest reset its machine: its kernel panicked, or it rebooted
+  reset,
+  guest_panicked,
+  block_io_error,  // the disk refused a request; the VM stands still if there was no space
+  other
+};
 
 using QmpMessage = std::variant<QmpGreeting, QmpReply, QmpEvent>;
 

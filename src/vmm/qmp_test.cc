@@ -97,9 +97,14 @@ TEST_F(QmpTest, ReportsTheEventsItKnows) {
                         R"({"event":"STOP","timestamp":{"seconds":1,"microseconds":2}})"
                         "\r\n"
                         R"({"event":"BLOCK_IO_ERROR","data":{"device":""}})"
+                        "\r\n"
+                        R"({"event":"SHUTDOWN","data":{"guest":true,"reason":"guest-reset"}})"
+                        "\r\n"
+                        R"({"event":"SHUTDOWN","data":{"guest":true,"reason":"guest-shutdown"}})"
                         "\r\n";
   EXPECT_TRUE(with_session([](Qmp& qmp) -> Task<void> { EXPECT_TRUE(co_await qmp.stop(soon())); }));
-  EXPECT_EQ(events, (std::vector{QmpEvent::stop, QmpEvent::block_io_error}));
+  EXPECT_EQ(events, (std::vector{QmpEvent::stop, QmpEvent::block_io_error, QmpEvent::guest_reset,
+                                 QmpEvent::shutdown}));
 }
 
 TEST_F(QmpTest, CommandsTakeTurns) {
