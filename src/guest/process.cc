@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <cerrno>
 #include <csignal>
 
+#include "guest/utf8_tail.h"
 #include "net/connect.h"
 
 namespace space::guest {
@@ -16,6 +18,8 @@ namespace {
 
 constexpr std::size_t chunk_bytes = 32 * 1024;
 constexpr std::size_t terminal_chunk_bytes = 16 * 1024;
+// How long the rest of a character is waited for; a program writes it at once, or never.
+constexpr Millis character_patience{100};
 
 // Non-blocking is set through asio, which then does not set it again.
 void adopt(boost::asio::posix::stream_descriptor& descriptor, Fd fd) {
@@ -103,19 +107,29 @@ void Process::run(std::optional<Millis> timeout) {
   });
 }
 
+// False: nothing came within `limit`. Cancelled by abandon_output: true.
+Task<bool> Process::await_output(Descriptor* source, std::optional<Millis> limit) {
+  using boost::asio::experimental::awaitable_operators::operator||;
+  boost::system::error_code ignored;
+  auto readable = source->async_wait(Descriptor::wait_read,
+                                     boost::asio::redirect_error(boost::asio::use_awaitable, ignored));
+  if (limit) co_return (co_await (std::move(readable) || sleep_for(*limit))).index() == 0;
+  co_await std::move(readable);
+  co_return true;
+}
+
 // The coroutine's parameter keeps the process alive until its output has ended.
 Task<void> Process::pump(std::shared_ptr<Process> self, Descriptor* source, Output output) {
-  static std::array<std::byte, chunk_bytes> buffer;  // used between two waits only, so one serves all
-  const std::size_t limit = output == Output::terminal ? terminal_chunk_bytes : chunk_bytes;
+  // Room for what is held back, then for what is read. Used between two waits only, so one serves all.
+  static std::array<std::byte, Utf8Tail::size_max + chunk_bytes> buffer;
+  const std::size_t chunk = output == Output::terminal ? terminal_chunk_bytes : chunk_bytes;
+  Utf8Tail tail;
   bool readable = false;  // a program that has just started has written nothing: wait before the first read
   for (;;) {
-    if (!readable && !abandoned_) {
-      boost::system::error_code ignored;  // cancelled: by abandon_output
-      co_await source->async_wait(Descriptor::wait_read,
-                                  boost::asio::redirect_error(boost::asio::use_awaitable, ignored));
-    }
+    const auto limit = tail.empty() ? std::nullopt : std::optional(character_patience);
+    if (!readable && !abandoned_ && !co_await await_output(source, limit)) publish(output, tail.take());
     while (!has_room()) co_await room_.wait();
-    const ssize_t count = ::read(source->native_handle(), buffer.data(), limit);
+    const ssize_t count = ::read(source->native_handle(), buffer.data() + Utf8Tail::size_max, chunk);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN && !abandoned_) {
       readable = false;
@@ -123,10 +137,11 @@ Task<void> Process::pump(std::shared_ptr<Process> self, Descriptor* source, Outp
     }
     if (count <= 0) break;  // the end; EIO of a terminal whose other side is closed; abandoned and empty
     const auto size = static_cast<std::size_t>(count);
-    publish(output, std::span(buffer).first(size));
-    readable = size == limit;
+    publish(output, tail.join(std::span(buffer).first(Utf8Tail::size_max + size)));
+    readable = size == chunk;
     if (abandoned_ && (abandon_budget_bytes_ -= std::min(abandon_budget_bytes_, size)) == 0) break;
   }
+  publish(output, tail.take());
   if (source != &terminal_) close_quietly(*source);  // the terminal may still take input
   --open_outputs_;
   finish_if_done();
@@ -137,7 +152,7 @@ bool Process::has_room() const {
 }
 
 void Process::publish(Output output, std::span<const std::byte> bytes) {
-  if (attachments_.empty()) return;
+  if (bytes.empty() || attachments_.empty()) return;
   const auto event = std::make_shared<const Bytes>(connect::envelope(0, data_event(output, bytes)));
   for (Attachment* attachment : attachments_) attachment->push(event);
 }

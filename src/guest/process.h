@@ -77,6 +77,7 @@ class Process : public std::enable_shared_from_this<Process> {
   using Descriptor = boost::asio::posix::stream_descriptor;
 
   Task<void> pump(std::shared_ptr<Process> self, Descriptor* source, Output output);
+  static Task<bool> await_output(Descriptor* source, std::optional<Millis> limit);
   bool has_room() const;
   void publish(Output output, std::span<const std::byte> bytes);
   void abandon_output();
