@@ -34,42 +34,44 @@ export function daemon(name) {
 }
 export const supervisor = () => Number(read(`${run}/up.lock`).trim())
 export const vmUser = (uid) => uid >= 200000 && uid <= 265535
-export const virtualMachines = () => processes().filter((p) => vmUser(p.uid) && p.state !== 'Z')
 
 export function qemuOf(sandboxId) {
   const pid = Number(read(`${run}/noded/vm/${sandboxId}/pid`).trim().split(/\s/)[0])
   return processes().find((p) => p.pid === pid)
 }
 
+// Control groups of this instance (space/<run directory with + for />/<sandbox>) in every hierarchy.
+const instance = run.slice(1).replaceAll('/', '+')
 function cgroups() {
-  const found = []
-  const walk = (path) => {
-    for (const name of list(path)) {
-      const child = `${path}/${name}`
-      if (!fs.lstatSync(child).isDirectory()) continue
-      if (/^i[a-z0-9]{19}$/.test(name)) found.push(child)
-      else walk(child)
-    }
-  }
-  for (const line of read('/proc/self/mounts').split('\n')) {
-    const [, path, type] = line.split(' ')
-    if (type === 'cgroup' || type === 'cgroup2') for (const name of list(path)) if (name.startsWith('space')) walk(`${path}/${name}`)
-  }
-  return found
+  const mounts = read('/proc/self/mounts').split('\n').map((line) => line.split(' ')).filter(([, , type]) => type === 'cgroup' || type === 'cgroup2')
+  return mounts.flatMap(([, path]) => list(`${path}/space/${instance}`).filter((name) => /^i[a-z0-9]{19}$/.test(name)).map((name) => `${path}/space/${instance}/${name}`))
+}
+
+// Other instances may run on this machine: a virtual machine is ours when its control group is.
+const virtualMachinesOf = (all) => all.filter((p) => vmUser(p.uid) && p.state !== 'Z' && read(`/proc/${p.pid}/cgroup`).includes(`/space/${instance}/`))
+export const virtualMachines = () => virtualMachinesOf(processes())
+
+// Descriptors of a daemon without the connections its clients keep open.
+function descriptors(name) {
+  const pid = daemon(name)?.pid
+  const tcp = new Set(read(`/proc/${pid}/net/tcp`).split('\n').map((line) => line.trim().split(/\s+/)).filter((row) => row[3] === '01').map((row) => row[9]))
+  return list(`/proc/${pid}/fd`).filter((fd) => {
+    try { return !tcp.has(/^socket:\[(\d+)\]/.exec(fs.readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1]) } catch { return false }
+  }).length
 }
 
 // What must be the same before and after: the table the tests compare and print.
 export function leakTable() {
   const all = processes()
-  const fds = (name) => { const d = daemon(name); return d ? list(`/proc/${d.pid}/fd`).length : 0 }
+  const machines = virtualMachinesOf(all)
   return {
-    vmProcesses: all.filter((p) => vmUser(p.uid)).length,
-    zombies: all.filter((p) => p.state === 'Z').length,
+    vmProcesses: machines.length,
+    zombies: all.filter((p) => p.state === 'Z' && /^(space|qemu)/.test(p.name)).length,
     instanceProcesses: all.filter((p) => p.cmdline.includes(run)).length,
-    vmUids: new Set(all.filter((p) => vmUser(p.uid)).map((p) => p.uid)).size,
-    nodedFds: fds('space-noded'),
-    sandboxdFds: fds('space-sandboxd'),
-    controlFds: fds('space-control'),
+    vmUids: new Set(machines.map((p) => p.uid)).size,
+    nodedFds: descriptors('space-noded'),
+    sandboxdFds: descriptors('space-sandboxd'),
+    controlFds: descriptors('space-control'),
     subvolumes: list(`${state}/pool/sandboxes`).length,
     templates: list(`${state}/pool/templates`).length,
     loopDevices: list('/sys/block').filter((name) => read(`/sys/block/${name}/loop/backing_file`).startsWith(state)).length,
