@@ -15,7 +15,7 @@ test(`${whole + interrupted} create/kill cycles leave nothing: processes, uids, 
 
   const seen = await Sandbox.create()   // the table can see: one sandbox more is more of everything
   const during = leakTable()
-  for (const key of ['vmProcesses', 'vmUids', 'subvolumes', 'cgroups', 'netns', 'vmFolders'])
+  for (const key of ['vmProcesses', 'vmUids', 'subvolumes', 'cgroups', 'netns', 'taps', 'vmFolders'])
     assert.ok(during[key] > before[key], `${key} does not see a running sandbox`)
   await seen.kill()
 

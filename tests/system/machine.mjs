@@ -1,5 +1,6 @@
 // The machine as the kernel shows it, for tests that kill things and count what is left. Runs as root beside the
 // instance that tests/system/run started (SPACE_STATE, SPACE_RUN, SPACE_BUILD, SPACE_PORT).
+import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
 
@@ -29,14 +30,14 @@ export function processes() {
 }
 
 // A daemon of this instance: by its name (a VM's supervisor, forked from space-noded, has one of its own) and --run flag.
-export function daemon(name) {
-  return processes().find((p) => p.name === name && p.cmdline.includes(run) && p.state !== 'Z')
+export function daemon(name, runFolder = run) {
+  return processes().find((p) => p.name === name && p.cmdline.includes(runFolder) && p.state !== 'Z')
 }
 export const supervisor = () => Number(read(`${run}/up.lock`).trim())
 export const vmUser = (uid) => uid >= 200000 && uid <= 265535
 
-export function qemuOf(sandboxId) {
-  const pid = Number(read(`${run}/noded/vm/${sandboxId}/pid`).trim().split(/\s/)[0])
+export function qemuOf(sandboxId, runFolder = run) {
+  const pid = Number(read(`${runFolder}/noded/vm/${sandboxId}/pid`).trim().split(/\s/)[0])
   return processes().find((p) => p.pid === pid)
 }
 
@@ -60,28 +61,47 @@ function descriptors(name) {
   }).length
 }
 
-// What must be the same before and after: the table the tests compare and print.
-export function leakTable() {
+// A tap lives in its sandbox's namespace and as long as its descriptor.
+const openTaps = (pid) => list(`/proc/${pid}/fd`).filter((fd) => {
+  try { return fs.readlinkSync(`/proc/${pid}/fd/${fd}`) === '/dev/net/tun' } catch { return false }
+}).length
+
+// What must be the same before and after: the table the tests compare and print. Of another instance: its folders,
+// and the root of its mount namespace.
+export function leakTable({ state: stateFolder, run: runFolder, root } = { state, run, root: '' }) {
   const all = processes()
   const machines = virtualMachinesOf(all)
   return {
     vmProcesses: machines.length,
     zombies: all.filter((p) => p.state === 'Z' && /^(space|qemu)/.test(p.name)).length,
-    instanceProcesses: all.filter((p) => p.cmdline.includes(run)).length,
+    instanceProcesses: all.filter((p) => p.cmdline.includes(runFolder)).length,
     vmUids: new Set(machines.map((p) => p.uid)).size,
     nodedFds: descriptors('space-noded'),
     sandboxdFds: descriptors('space-sandboxd'),
     controlFds: descriptors('space-control'),
-    subvolumes: list(`${state}/pool/sandboxes`).length,
-    templates: list(`${state}/pool/templates`).length,
-    loopDevices: list('/sys/block').filter((name) => read(`/sys/block/${name}/loop/backing_file`).startsWith(state)).length,
-    mounts: read('/proc/self/mounts').split('\n').filter((line) => line.includes(state) || line.includes(run)).length,
+    subvolumes: list(`${root}${stateFolder}/pool/sandboxes`).length,
+    templates: list(`${root}${stateFolder}/pool/templates`).length,
+    loopDevices: list('/sys/block').filter((name) => read(`/sys/block/${name}/loop/backing_file`).startsWith(stateFolder)).length,
+    mounts: read(`${root || '/proc/self/root'}/../mounts`).split('\n').filter((line) => line.includes(state) || line.includes(runFolder)).length,
     cgroups: cgroups().length,
-    netns: list(`${run}/noded/netns`).length,
-    taps: list('/sys/class/net').filter((name) => name.startsWith('tap')).length,
-    vmFolders: list(`${run}/noded/vm`).length,
-    sandboxdFolders: list(`${run}/sandboxd/vm`).length,
+    netns: list(`${root}${runFolder}/noded/netns`).length,
+    taps: machines.reduce((sum, p) => sum + openTaps(p.pid), 0) + list('/sys/class/net').filter((name) => name.startsWith('tap')).length,
+    vmFolders: list(`${root}${runFolder}/noded/vm`).length,
+    sandboxdFolders: list(`${root}${runFolder}/sandboxd/vm`).length,
   }
+}
+
+// The daemons' memory, in MiB, by name.
+export function residentMib() {
+  return Object.fromEntries(['space-noded', 'space-sandboxd', 'space-control'].map((name) =>
+    [name, Math.round(Number(/^VmRSS:\s+(\d+)/m.exec(read(`/proc/${daemon(name)?.pid}/status`))?.[1] ?? 0) / 1024)]))
+}
+
+// Once the table is again what it was; says what differs if that does not happen.
+export async function settled(before, of, limitMs = 30_000) {
+  const end = Date.now() + limitMs
+  while (JSON.stringify(leakTable(of)) !== JSON.stringify(before) && Date.now() < end) await new Promise((resolve) => setTimeout(resolve, 100))
+  assert.deepEqual(leakTable(of), before)
 }
 
 export function printTables(before, after) {
