@@ -9,6 +9,7 @@
 #include <charconv>
 
 #include "base/bytes.h"
+#include "base/log.h"
 
 namespace space::guest {
 
@@ -37,6 +38,18 @@ Result<std::uint64_t> read_number(int folder, const char* name, std::string_view
   return *value;
 }
 
+// The kernel's own limit of threads follows the memory. A user's processes get a quarter: beyond that a fork
+// bomb takes the memory that root needs to end it.
+Result<void> limit_processes(const std::string& root, int user_folder) {
+  SPACE_TRY(const std::string threads_max, read_file("/proc/sys/kernel/threads-max", 32));
+  std::uint64_t count = 0;
+  if (std::from_chars(threads_max.data(), threads_max.data() + threads_max.size(), count).ec != std::errc())
+    return fail(Code::internal, "threads-max is no number");
+  SPACE_TRY(const Fd folder, open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  SPACE_CHECK(write_control(folder.get(), "cgroup.subtree_control", "+pids"));
+  return write_control(user_folder, "pids.max", std::to_string(count / 4));
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> keyed_number(std::string_view text, std::string_view key) {
@@ -63,6 +76,8 @@ Result<Cgroups> Cgroups::create(const std::string& root) {
   SPACE_CHECK(write_control(daemon.get(), "cgroup.procs", "0"));
   Cgroups result;
   SPACE_TRY(result.user_, open_fd(root + "/user", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (const auto limited = limit_processes(root, result.user_.get()); !limited)
+    log::warn("the processes of users are not limited", {log::Field(limited.error())});
   return result;
 }
 

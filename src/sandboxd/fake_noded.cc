@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "base/bytes.h"
+#include "base/unix_address.h"
 
 namespace space {
 namespace {
@@ -93,11 +93,8 @@ FakeNoded::~FakeNoded() {
 void FakeNoded::start() {
   ::unlink(socket_path_.c_str());
   listener_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (socket_path_.size() >= sizeof address.sun_path) std::abort();
-  std::memcpy(address.sun_path, socket_path_.data(), socket_path_.size());
-  if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) std::abort();
+  const UnixAddress address = UnixAddress::of(socket_path_).value();
+  if (::bind(listener_.get(), address.get(), address.size()) != 0) std::abort();
   if (::listen(listener_.get(), 8) != 0) std::abort();
   spawn(executor_, "fake noded", listen(generation_));
 }

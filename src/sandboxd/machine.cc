@@ -17,6 +17,7 @@ using namespace std::chrono_literals;
 constexpr Millis undo_limit = 10s;
 constexpr Millis qmp_limit = 15s;
 constexpr Millis end_poll = 10ms;
+constexpr Millis end_notice = 500ms;
 // Between two attempts to go on with a full disk.
 constexpr Millis disk_poll = 1s;
 // The node manager's reaper writes the cause down a moment after the process is gone.
@@ -132,6 +133,8 @@ Task<void> Machine::wait_for_disk() {
       changed_();
     }
     if (!stopped) continue;
+    // Who asked for a new sandbox is told at once instead of waiting for room.
+    if (!kept_) interrupt({Code::exhausted, "the disk pool is full. Kill sandboxes to make room"});
     co_await sleep_for(disk_poll);
     if (dead_ || !qmp_) break;
     (void)co_await qmp_->cont(Deadline::after(qmp_limit));
@@ -186,6 +189,10 @@ Task<void> Machine::watch_death(Fd pidfd) {
 Task<Result<void>> Machine::while_alive(Task<Result<void>> task) {
   std::optional<Result<void>> outcome;
   if (!dead_) outcome = co_await race(std::move(task), interrupted_);
+  // A VMM that ends takes its sockets along, which may be noticed before its death is.
+  const Deadline soon = Deadline::after(end_notice);
+  while (outcome && !*outcome && outcome->error().code == Code::unavailable && !dead_ && !interruption_)
+    if (!co_await interrupted_.wait(soon)) break;
   if (interruption_) co_return std::unexpected(*interruption_);
   if (dead_) co_return fail(Code::unavailable, "{}", co_await cause_of_death());
   co_return *std::move(outcome);

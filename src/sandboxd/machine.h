@@ -36,7 +36,10 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   // Takes over a VMM that runs already: watches it and keeps its channel attached. not_found: none runs.
   Task<Result<void>> adopt();
   // Watches and keeps attached what a plan has started.
-  void keep() { channel_->keep(); }
+  void keep() {
+    kept_ = true;
+    channel_->keep();
+  }
   // Makes an effect that waits for the guest fail with `reason` at once.
   void interrupt(Error reason);
 
@@ -80,6 +83,7 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   bool waiting_for_disk_ = false;  // wait_for_disk is under way
   pid_t pid_ = 0;
   bool launched_ = false;
+  bool kept_ = false;  // started, or adopted
   bool dead_ = false;
   std::optional<Error> interruption_;
   Event interrupted_;

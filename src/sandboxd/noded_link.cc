@@ -1,7 +1,6 @@
 #include "sandboxd/noded_link.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -9,6 +8,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "base/unix_address.h"
 
 namespace space {
 namespace asio = boost::asio;
@@ -21,16 +21,14 @@ constexpr std::size_t fds_per_message = 4;
 }  // namespace
 
 std::shared_ptr<NodedLink> NodedLink::connect(const Executor& executor, const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
+  const auto address = UnixAddress::of(path);
+  if (!address) {
     errno = ENAMETOOLONG;
     return nullptr;
   }
-  std::memcpy(address.sun_path, path.data(), path.size());
   Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return nullptr;
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return nullptr;
+  if (::connect(fd.get(), address->get(), address->size()) != 0) return nullptr;
   std::shared_ptr<NodedLink> link(new NodedLink(executor, std::move(fd)));
   spawn(executor, "noded answers", link->read_answers());
   return link;

@@ -11,6 +11,16 @@ using namespace std::chrono_literals;
 
 constexpr Millis transition_limit = 30s;
 constexpr Millis connect_limit = 30s;
+constexpr std::uint16_t daemon_port = 49983;
+
+// The daemon's own port takes every tunnel, so nobody waits to hear it: the request goes right behind.
+Task<Result<StreamPtr>> dial(std::shared_ptr<H2Session> session, std::uint16_t port) {
+  const std::string authority = fmt::format("localhost:{}", port);
+  const Deadline deadline = Deadline::after(connect_limit);
+  if (port != daemon_port) co_return co_await session->connect(authority, deadline);
+  SPACE_CO_TRY(OpeningTunnel tunnel, co_await session->open_tunnel(authority, deadline));
+  co_return std::move(tunnel.stream);
+}
 
 }  // namespace
 
@@ -34,8 +44,7 @@ Task<Result<H2Handlers::Tunnel>> open_tunnel(Manager& manager, std::string autho
   if (!sandbox) co_return fail(Code::not_found, "sandbox {} is not on this node", target.sandbox_id);
   SPACE_CO_TRY(const std::shared_ptr<H2Session> session,
                co_await sandbox->session(Deadline::after(transition_limit)));
-  auto inner =
-      co_await session->connect(fmt::format("localhost:{}", target.port), Deadline::after(connect_limit));
+  auto inner = co_await dial(session, target.port);
   // Whatever went wrong inside is one thing outside: nobody answers there.
   if (!inner) co_return fail(Code::unavailable, "port {}: {}", target.port, inner.error().message);
   // std::function copies what it holds, a stream has one owner.

@@ -2,27 +2,21 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+
+#include "base/unix_address.h"
 
 namespace space {
 namespace {
 
 Result<Fd> listen_on(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path)
-    return fail(Code::invalid_argument, "socket path of {} bytes is too long: choose a shorter --run folder",
-                path.size());
-  std::memcpy(address.sun_path, path.data(), path.size());
+  SPACE_TRY(const UnixAddress address, UnixAddress::of(path));
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove an old socket");
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno(errno, "make a socket");
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    return fail_errno(errno, "bind a socket");
+  if (::bind(fd.get(), address.get(), address.size()) != 0) return fail_errno(errno, "bind a socket");
   if (::listen(fd.get(), 4) != 0) return fail_errno(errno, "listen on a socket");
   return fd;
 }

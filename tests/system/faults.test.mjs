@@ -52,7 +52,7 @@ test('a fork bomb ends at the limits of the user: its commands fail, then work a
   bomb.wait().catch(() => {})
   await sleep(3_000)
   assert.equal(await Promise.race([sandbox.isRunning(), sleep(30_000)]), true)
-  await until(() => sandbox.commands.run('pkill -9 -U user', { user: 'root', timeoutMs: 20_000 }).then(() => true, () => false), 'root ends the bomb', 120_000)
+  await until(() => sandbox.commands.run('kill -9 -1', { timeoutMs: 20_000 }).then(() => true, (error) => /killed/.test(error.message)), 'the user ends the bomb', 120_000)
   await until(() => stdout(sandbox, 'echo alive', { timeoutMs: 20_000 }).then((text) => text === 'alive\n', () => false), 'commands run again', 120_000)
 }))
 
@@ -100,12 +100,12 @@ const attacks = [
   ['stops and kills its init', 'kill -STOP 1; kill -9 1; true', true],
   ['writes to the channel port', 'for p in /dev/vport*; do dd if=/dev/urandom of=$p bs=4k count=64; done 2>/dev/null; true', true],
   ['unbinds the channel device', 'for d in /sys/bus/virtio/drivers/virtio_console/virtio*; do echo ${d##*/} > /sys/bus/virtio/drivers/virtio_console/unbind; done', false],
-  ['hogs the only CPU in real time', 'echo -1 > /proc/sys/kernel/sched_rt_runtime_us; exec chrt -f 99 sh -c "while :; do :; done"', false],
+  ['hogs the only CPU in real time', 'echo -1 > /proc/sys/kernel/sched_rt_runtime_us; chrt -f 99 sh -c "while :; do :; done" & sleep 5', undefined],
   ['freezes every file system', 'fsfreeze -f /', undefined],
   ['tears its cgroups down', 'for p in $(cat /sys/fs/cgroup/cgroup.procs); do kill -9 $p; done; rmdir /sys/fs/cgroup/*; true', undefined],
 ]
 for (const [what, command, survives] of attacks) {
-  test(`hostile root ${what}: ${survives ? 'nothing happens' : 'said, and deleted in bounded time'}`, async () => {
+  test(`hostile root ${what}: ${survives ? 'nothing happens' : 'others do not notice, deleted in bounded time'}`, async () => {
     const sandbox = await Sandbox.create({ timeoutMs: 600_000 })
     await sandbox.commands.run(command, { user: 'root', timeoutMs: 15_000, requestTimeoutMs: 20_000 }).catch(() => {})
     assert.equal(await stdout(witness, 'echo served'), 'served\n')

@@ -42,19 +42,19 @@ export function qemuOf(sandboxId, runFolder = run) {
 }
 
 // Control groups of this instance (space/<run directory with + for />/<sandbox>) in every hierarchy.
-const instance = run.slice(1).replaceAll('/', '+')
-function cgroups() {
+const instanceOf = (runFolder) => runFolder.slice(1).replaceAll('/', '+')
+function cgroups(instance) {
   const mounts = read('/proc/self/mounts').split('\n').map((line) => line.split(' ')).filter(([, , type]) => type === 'cgroup' || type === 'cgroup2')
   return mounts.flatMap(([, path]) => list(`${path}/space/${instance}`).filter((name) => /^i[a-z0-9]{19}$/.test(name)).map((name) => `${path}/space/${instance}/${name}`))
 }
 
 // Other instances may run on this machine: a virtual machine is ours when its control group is.
-const virtualMachinesOf = (all) => all.filter((p) => vmUser(p.uid) && p.state !== 'Z' && read(`/proc/${p.pid}/cgroup`).includes(`/space/${instance}/`))
-export const virtualMachines = () => virtualMachinesOf(processes())
+const virtualMachinesOf = (all, runFolder) => all.filter((p) => vmUser(p.uid) && p.state !== 'Z' && read(`/proc/${p.pid}/cgroup`).includes(`/space/${instanceOf(runFolder)}/`))
+export const virtualMachines = () => virtualMachinesOf(processes(), run)
 
 // Descriptors of a daemon without the connections its clients keep open.
-function descriptors(name) {
-  const pid = daemon(name)?.pid
+function descriptors(name, runFolder) {
+  const pid = daemon(name, runFolder)?.pid
   const tcp = new Set(read(`/proc/${pid}/net/tcp`).split('\n').map((line) => line.trim().split(/\s+/)).filter((row) => row[3] === '01').map((row) => row[9]))
   return list(`/proc/${pid}/fd`).filter((fd) => {
     try { return !tcp.has(/^socket:\[(\d+)\]/.exec(fs.readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1]) } catch { return false }
@@ -67,23 +67,24 @@ const openTaps = (pid) => list(`/proc/${pid}/fd`).filter((fd) => {
 }).length
 
 // What must be the same before and after: the table the tests compare and print. Of another instance: its folders,
-// and the root of its mount namespace.
-export function leakTable({ state: stateFolder, run: runFolder, root } = { state, run, root: '' }) {
+// and a process in its mount namespace.
+export function leakTable({ state: stateFolder, run: runFolder, pid } = { state, run, pid: 'self' }) {
+  const root = `/proc/${pid}/root`
   const all = processes()
-  const machines = virtualMachinesOf(all)
+  const machines = virtualMachinesOf(all, runFolder)
   return {
     vmProcesses: machines.length,
     zombies: all.filter((p) => p.state === 'Z' && /^(space|qemu)/.test(p.name)).length,
     instanceProcesses: all.filter((p) => p.cmdline.includes(runFolder)).length,
     vmUids: new Set(machines.map((p) => p.uid)).size,
-    nodedFds: descriptors('space-noded'),
-    sandboxdFds: descriptors('space-sandboxd'),
-    controlFds: descriptors('space-control'),
+    nodedFds: descriptors('space-noded', runFolder),
+    sandboxdFds: descriptors('space-sandboxd', runFolder),
+    controlFds: descriptors('space-control', runFolder),
     subvolumes: list(`${root}${stateFolder}/pool/sandboxes`).length,
     templates: list(`${root}${stateFolder}/pool/templates`).length,
     loopDevices: list('/sys/block').filter((name) => read(`/sys/block/${name}/loop/backing_file`).startsWith(stateFolder)).length,
-    mounts: read(`${root || '/proc/self/root'}/../mounts`).split('\n').filter((line) => line.includes(state) || line.includes(runFolder)).length,
-    cgroups: cgroups().length,
+    mounts: read(`/proc/${pid}/mounts`).split('\n').filter((line) => line.includes(stateFolder) || line.includes(runFolder)).length,
+    cgroups: cgroups(instanceOf(runFolder)).length,
     netns: list(`${root}${runFolder}/noded/netns`).length,
     taps: machines.reduce((sum, p) => sum + openTaps(p.pid), 0) + list('/sys/class/net').filter((name) => name.startsWith('tap')).length,
     vmFolders: list(`${root}${runFolder}/noded/vm`).length,
@@ -100,8 +101,9 @@ export function residentMib() {
 // Once the table is again what it was; says what differs if that does not happen.
 export async function settled(before, of, limitMs = 30_000) {
   const end = Date.now() + limitMs
-  while (JSON.stringify(leakTable(of)) !== JSON.stringify(before) && Date.now() < end) await new Promise((resolve) => setTimeout(resolve, 100))
-  assert.deepEqual(leakTable(of), before)
+  let now = leakTable(of)
+  for (; JSON.stringify(now) !== JSON.stringify(before) && Date.now() < end; now = leakTable(of)) await new Promise((resolve) => setTimeout(resolve, 100))
+  assert.deepEqual(now, before)
 }
 
 export function printTables(before, after) {
