@@ -32,7 +32,7 @@ if(SPACE_SANITIZER)
   add_link_options(-fsanitize=${SPACE_SANITIZER})
 endif()
 if(SPACE_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_compile_options(-fsanitize=fuzzer-no-link -g0)  # function names are enough, and it builds in half the time
 endif()
 
 find_program(SPACE_CCACHE ccache)

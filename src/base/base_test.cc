@@ -11,6 +11,7 @@
 #include "base/json_text.h"
 #include "base/result.h"
 #include "base/secret.h"
+#include "base/unix_address.h"
 
 namespace space {
 namespace {
@@ -119,6 +120,14 @@ TEST(Fd, FileIsReplacedWholeAndReadIsBounded) {
   EXPECT_EQ(read_file(path, 3).error().code, Code::exhausted);
   EXPECT_EQ(read_file(path + "x", 3).error().code, Code::not_found);
   ASSERT_EQ(system((std::string("rm -r ") + folder).c_str()), 0);
+}
+
+TEST(UnixAddress, TakesWhatTheKernelTakes) {
+  const std::string longest(107, 'a');
+  EXPECT_STREQ(reinterpret_cast<const sockaddr_un*>(UnixAddress::of(longest)->get())->sun_path,
+               longest.c_str());
+  EXPECT_EQ(UnixAddress::of(longest + "a").error().code, Code::invalid_argument);
+  EXPECT_EQ(UnixAddress::of("").error().code, Code::invalid_argument);
 }
 
 }  // namespace

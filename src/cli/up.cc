@@ -4,17 +4,16 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
-#include <cstring>
 #include <thread>
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/unix_address.h"
 #include "cli/api_client.h"
 #include "cli/config_file.h"
 #include "cli/install.h"
@@ -85,11 +84,8 @@ bool accepts(int domain, int type, const sockaddr* address, socklen_t length) {
 }
 
 bool unix_accepts(const std::string& path, int type) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return false;
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  return accepts(AF_UNIX, type, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  const auto address = UnixAddress::of(path);
+  return address && accepts(AF_UNIX, type, address->get(), address->size());
 }
 
 // The key space-control made at its first start.

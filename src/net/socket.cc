@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -12,6 +11,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "base/unix_address.h"
 #include "net/stream.h"
 
 namespace space {
@@ -30,16 +30,10 @@ struct Address {
 };
 
 Result<Address> unix_address(const std::string& path) {
-  sockaddr_un un{};
-  un.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof un.sun_path) {
-    return fail(Code::invalid_argument, "socket path of {} bytes, 1 to {} allowed", path.size(),
-                sizeof un.sun_path - 1);
-  }
-  std::memcpy(un.sun_path, path.data(), path.size());
+  SPACE_TRY(const UnixAddress unix_path, UnixAddress::of(path));
   Address address;
-  std::memcpy(&address.storage, &un, sizeof un);
-  address.size = sizeof un;
+  std::memcpy(&address.storage, unix_path.get(), unix_path.size());
+  address.size = unix_path.size();
   return address;
 }
 

@@ -2,11 +2,12 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "base/unix_address.h"
 
 namespace space::noded {
 namespace {
@@ -29,16 +30,12 @@ void take_descriptors(const msghdr& message, Datagram& out) {
 }  // namespace
 
 Result<Fd> listen_seqpacket(const std::string& path, gid_t gid) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path)
-    return fail(Code::invalid_argument, "{} is too long a path", path);
-  path.copy(address.sun_path, path.size());
+  SPACE_TRY(const UnixAddress address, UnixAddress::of(path));
   Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener) return fail_errno(errno, "open a socket");
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove " + path);
   const mode_t before = ::umask(0777);  // nobody comes in before owner and mode are right
-  const int bound = ::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  const int bound = ::bind(listener.get(), address.get(), address.size());
   const int error = errno;
   ::umask(before);
   if (bound != 0) return fail_errno(error, "bind " + path);

@@ -9,7 +9,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/unix_address.h"
 #include "net/channel.h"
 #include "vmm/accelerator.h"
 
@@ -33,11 +33,8 @@ constexpr uid_t unprivileged_uid =
 Result<Fd> listen_at(const std::string& path) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return fail_errno(errno, "socket");
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return fail(Code::invalid_argument, "{} is too long", path);
-  std::memcpy(address.sun_path, path.data(), path.size());
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+  SPACE_TRY(const UnixAddress address, UnixAddress::of(path));
+  if (::bind(fd.get(), address.get(), address.size()) != 0) {
     return fail_errno(errno, path);
   }
   if (::listen(fd.get(), 1) != 0) return fail_errno(errno, path);
