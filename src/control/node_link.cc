@@ -42,8 +42,9 @@ Task<Result<JsonObject>> NodeSession::call(std::string name, JsonObject request,
   co_return parse_json_object(response.body, "the node's answer");
 }
 
-Task<Result<StreamPtr>> NodeSession::connect(std::string sandbox, std::uint16_t port, Deadline deadline) {
-  return session_->connect(fmt::format("{}:{}", sandbox, port), deadline);
+Task<Result<OpeningTunnel>> NodeSession::open_tunnel(std::string sandbox, std::uint16_t port,
+                                                     Deadline deadline) {
+  return session_->open_tunnel(fmt::format("{}:{}", sandbox, port), deadline);
 }
 
 Task<Result<NodeSessionPtr>> NodeLink::welcome(std::shared_ptr<H2Session> session, NodeObserver& observer) {

@@ -20,9 +20,9 @@ class NodeSession {
 
   // `name` as in "sandbox/create". A refusal carries the node's code and sentence.
   Task<Result<JsonObject>> call(std::string name, JsonObject request, Deadline deadline);
-  // A tunnel into a sandbox. not_found: not running here; conflict: in transition for too long; unavailable:
-  // refused by the guest, or the session is gone (closed()).
-  Task<Result<StreamPtr>> connect(std::string sandbox, std::uint16_t port, Deadline deadline);
+  // A tunnel into a sandbox. Refusals: not_found: not running here; conflict: in transition for too long;
+  // unavailable: refused by the guest, or the session is gone (closed()).
+  Task<Result<OpeningTunnel>> open_tunnel(std::string sandbox, std::uint16_t port, Deadline deadline);
 
   const JsonObject& hello() const { return hello_; }  // the node's answer to it
   bool closed() const { return session_->closed(); }

@@ -32,20 +32,24 @@ http::ResponseHead json_head(int status) {
 
 // One request on its way: both connections and how it went.
 struct Exchange {
-  Exchange(http::ServerConnection& c, StreamPtr tunnel) : client(c), guest(std::move(tunnel)) {}
+  Exchange(http::ServerConnection& c, OpeningTunnel tunnel, Deadline limit)
+      : client(c), guest(std::move(tunnel.stream)), accepted(std::move(tunnel.accepted)), patience(limit) {}
   http::ServerConnection& client;
   http::ClientConnection guest;
+  std::function<Task<Result<void>>(Deadline)> accepted;
+  Deadline patience;          // for that
   http::RequestHead request;  // as the guest sees it
   enum class End : unsigned char { complete, broken, upgraded, unanswered } end = End::unanswered;
+  Error why{Code::unavailable, "the guest closed the connection"};  // it is unanswered
 };
 
 Task<Result<void>> send_request_body(Exchange& exchange) {
-  std::vector<std::byte> piece(piece_bytes);
+  const auto piece = std::make_unique_for_overwrite<std::byte[]>(piece_bytes);
   while (true) {
-    SPACE_CO_TRY(const std::size_t n, co_await exchange.client.body().read(piece));
+    SPACE_CO_TRY(const std::size_t n, co_await exchange.client.body().read({piece.get(), piece_bytes}));
     if (n == 0) break;
     // The guest may answer and close without reading on: its answer is what counts, not our write.
-    if (!co_await exchange.guest.write_body(std::span(piece).first(n))) co_return Result<void>();
+    if (!co_await exchange.guest.write_body({piece.get(), n})) co_return Result<void>();
   }
   (void)co_await exchange.guest.end_request();
   co_return Result<void>();
@@ -58,6 +62,10 @@ Task<void> attend_client(Exchange& exchange) {
 }
 
 Task<void> pass_answer(Exchange& exchange) {
+  if (const auto accepted = co_await exchange.accepted(exchange.patience); !accepted) {
+    exchange.why = accepted.error();
+    co_return;
+  }
   const auto response = co_await exchange.guest.read_response(never);
   if (!response) co_return;
   exchange.end = Exchange::End::broken;
@@ -66,12 +74,12 @@ Task<void> pass_answer(Exchange& exchange) {
     exchange.end = Exchange::End::upgraded;
     co_return;
   }
-  std::vector<std::byte> piece(piece_bytes);
+  const auto piece = std::make_unique_for_overwrite<std::byte[]>(piece_bytes);
   while (true) {
-    const auto n = co_await exchange.guest.body().read(piece);
+    const auto n = co_await exchange.guest.body().read({piece.get(), piece_bytes});
     if (!n) co_return;
     if (*n == 0) break;
-    if (!co_await exchange.client.write_body(std::span(piece).first(*n))) co_return;
+    if (!co_await exchange.client.write_body({piece.get(), *n})) co_return;
   }
   if (co_await exchange.client.end_response()) exchange.end = Exchange::End::complete;
 }
@@ -83,6 +91,14 @@ Task<bool> run(Exchange& exchange) {
   if (!exchange.request.has_body()) (void)co_await exchange.guest.end_request();
   const auto first = co_await (attend_client(exchange) || pass_answer(exchange));
   co_return first.index() == 1;
+}
+
+// The daemon's own port takes every tunnel: the request goes right behind. Another may be closed and is asked
+// first, so that the request can wait for it.
+Task<Result<OpeningTunnel>> dial(NodeSessionPtr node, DataPlaneRoute route, Deadline deadline) {
+  auto tunnel = co_await node->open_tunnel(route.sandbox, route.port, deadline);
+  if (tunnel && route.port != envd_port) SPACE_CO_CHECK(co_await tunnel->accepted(deadline));
+  co_return tunnel;
 }
 
 bool has_traffic_token(const http::RequestHead& head, const DataPlaneTarget& target) {
@@ -130,14 +146,13 @@ Proxy::Refusal Proxy::unreachable(const DataPlaneRoute& route, const Error& erro
                                   {"code", 502}})};
 }
 
-Task<Proxy::Outcome<StreamPtr>> Proxy::open_tunnel(DataPlaneRoute route) {
-  const Deadline deadline = Deadline::after(tunnel_patience);
+Task<Proxy::Outcome<OpeningTunnel>> Proxy::open_tunnel(DataPlaneRoute route, Deadline deadline) {
   for (int attempt = 1;; ++attempt) {
     const auto node = co_await nodes_.wait(deadline.at_most(sandboxes_.limits().node_patience));
     if (!node)
       co_return std::unexpected(Refusal{
           502, refusal_json(route, 502, "The node of the sandbox is not connected. Try again in a moment.")});
-    auto tunnel = co_await node->connect(route.sandbox, route.port, deadline);
+    auto tunnel = co_await dial(node, route, deadline);
     if (tunnel) co_return *std::move(tunnel);
     const bool refused = tunnel.error().code == Code::unavailable;
     const bool again = refused && (node->closed() || route.port != envd_port) && attempt < dial_attempts;
@@ -151,11 +166,12 @@ Task<bool> Proxy::serve(http::ServerConnection& client, http::RequestHead head, 
   const auto target = admit(head, route);
   if (!target)
     co_return (co_await client.respond(json_head(target.error().status), target.error().body)).has_value();
-  auto tunnel = co_await open_tunnel(route);
+  const Deadline patience = Deadline::after(tunnel_patience);
+  auto tunnel = co_await open_tunnel(route, patience);
   if (!tunnel)
     co_return (co_await client.respond(json_head(tunnel.error().status), tunnel.error().body)).has_value();
 
-  Exchange exchange(client, *std::move(tunnel));
+  Exchange exchange(client, *std::move(tunnel), patience);
   exchange.request = to_guest(head, *target, route.port);
   const bool client_stayed = co_await run(exchange);
   if (!client_stayed) exchange.guest.abort();
@@ -166,7 +182,7 @@ Task<bool> Proxy::serve(http::ServerConnection& client, http::RequestHead head, 
     co_return false;
   }
   if (client_stayed && exchange.end == End::unanswered) {
-    const Refusal refusal = unreachable(route, {Code::unavailable, "the guest closed the connection"});
+    const Refusal refusal = unreachable(route, exchange.why);
     co_return (co_await client.respond(json_head(refusal.status), refusal.body)).has_value();
   }
   client.abort();

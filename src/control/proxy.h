@@ -32,7 +32,7 @@ class Proxy {
 
   std::expected<DataPlaneTarget, Refusal> admit(const http::RequestHead& head,
                                                 const DataPlaneRoute& route) const;
-  Task<Outcome<StreamPtr>> open_tunnel(DataPlaneRoute route);
+  Task<Outcome<OpeningTunnel>> open_tunnel(DataPlaneRoute route, Deadline deadline);
   Refusal unreachable(const DataPlaneRoute& route, const Error& error) const;
 
   const SandboxService& sandboxes_;

@@ -92,6 +92,8 @@ class TunnelStream final : public Stream {
   static Task<Result<std::size_t>> read_from(ExchangePtr exchange, std::span<std::byte> into) {
     while (true) {
       if (exchange->in == Exchange::Side::failed) co_return std::unexpected(exchange->error);
+      if (exchange->refused())
+        co_return fail(code_of_http_status(exchange->status), "the tunnel was refused");
       if (!exchange->received.empty() || into.empty()) break;
       if (exchange->in == Exchange::Side::ended) co_return 0;
       if (co_await exchange->readable.wait(no_deadline()) == Signal::Wake::cancelled)

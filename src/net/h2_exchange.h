@@ -64,6 +64,8 @@ struct Exchange {
   Signal readable;      // input, head, end or failure
   Signal writable;
 
+  // A tunnel that the peer has not accepted; what is received then is its reason.
+  bool refused() const { return status >= 300; }
   bool done() const { return in == Side::ended && out == Side::ended; }
   // Reset by either peer: both directions fail, unread input is dropped.
   void abort(Error why);
@@ -73,7 +75,7 @@ struct Exchange {
 
 using ExchangePtr = std::shared_ptr<Exchange>;
 
-// The owner of an exchange's use: unless released, resets the stream if it is not done.
+// The owner of an exchange's use: resets the stream if it is not done.
 class ExchangeOwner {
  public:
   explicit ExchangeOwner(ExchangePtr exchange) : exchange_(std::move(exchange)) {}
@@ -83,7 +85,6 @@ class ExchangeOwner {
 
   Exchange& operator*() const { return *exchange_; }
   Exchange* operator->() const { return exchange_.get(); }
-  ExchangePtr release() { return std::move(exchange_); }
 
  private:
   ExchangePtr exchange_;

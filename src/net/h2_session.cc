@@ -8,10 +8,6 @@ namespace {
 constexpr std::size_t refusal_bytes_max = 1024;
 constexpr std::string_view refused_role = "only the client's side opens streams";
 
-bool accepted(int status) {
-  return status >= 200 && status < 300;
-}
-
 class Client final : public H2Engine {
  public:
   Client(StreamPtr transport, H2Limits limits) : H2Engine(Role::client, std::move(transport), limits) {}
@@ -32,23 +28,13 @@ class Client final : public H2Engine {
     co_return CallResponse{exchange->status, std::string(as_text(exchange->received.front()))};
   }
 
-  Task<Result<StreamPtr>> connect(std::string authority, Deadline deadline) override {
+  Task<Result<OpeningTunnel>> open_tunnel(std::string authority, Deadline deadline) override {
     const auto self = shared_from_this();
     SPACE_CO_CHECK(fits(authority, 0));
     SPACE_CO_CHECK(co_await wait_for_slot(deadline));
-    SPACE_CO_TRY(auto opened, open({{":method", "CONNECT"}, {":authority", authority}}, {}, true));
-    ExchangeOwner exchange(std::move(opened));
-    while (exchange->status < 200 && exchange->in == Exchange::Side::open)
-      SPACE_CO_CHECK(co_await changed(*exchange, deadline, authority));
-    if (exchange->in == Exchange::Side::failed) co_return std::unexpected(exchange->error);
-    if (accepted(exchange->status)) co_return make_tunnel_stream(exchange.release());
-
-    while (exchange->in == Exchange::Side::open && exchange->received.size() < refusal_bytes_max)
-      SPACE_CO_CHECK(co_await changed(*exchange, deadline, authority));
-    const auto message = as_text(exchange->received.front()).substr(0, refusal_bytes_max);
-    Error refusal{code_of_http_status(exchange->status), std::string(message)};
-    if (exchange->in == Exchange::Side::ended) finish(*exchange);
-    co_return std::unexpected(std::move(refusal));
+    SPACE_CO_TRY(auto exchange, open({{":method", "CONNECT"}, {":authority", authority}}, {}, true));
+    co_return OpeningTunnel{make_tunnel_stream(exchange),
+                            [exchange](Deadline limit) { return accepted_by_peer(exchange, limit); }};
   }
 
  private:
@@ -56,6 +42,23 @@ class Client final : public H2Engine {
     if (head.size() + 256 > limits().header_bytes_max || body_bytes > limits().call_body_bytes_max)
       return fail(Code::invalid_argument, "request too large");
     return {};
+  }
+  static Task<Result<void>> accepted_by_peer(ExchangePtr exchange, Deadline deadline) {
+    while (exchange->status < 200 && exchange->in == Exchange::Side::open)
+      SPACE_CO_CHECK(co_await changed(*exchange, deadline, "CONNECT"));
+    if (exchange->in == Exchange::Side::failed) co_return std::unexpected(exchange->error);
+    if (!exchange->refused()) co_return Result<void>();
+
+    while (exchange->in == Exchange::Side::open && exchange->received.size() < refusal_bytes_max)
+      SPACE_CO_CHECK(co_await changed(*exchange, deadline, "CONNECT"));
+    const auto message = as_text(exchange->received.front()).substr(0, refusal_bytes_max);
+    Error refusal{code_of_http_status(exchange->status), std::string(message)};
+    if (const auto engine = exchange->engine.lock(); engine && exchange->in == Exchange::Side::ended) {
+      // An orderly end costs the server less than a reset, of which it counts each.
+      exchange->out = Exchange::Side::ended;
+      engine->output_ready(*exchange);
+    }
+    co_return std::unexpected(std::move(refusal));
   }
   static Task<Result<void>> changed(Exchange& exchange, Deadline deadline, std::string_view what) {
     switch (co_await exchange.readable.wait(deadline)) {
@@ -67,11 +70,6 @@ class Client final : public H2Engine {
         co_return fail(Code::unavailable, "{}: cancelled", what);
     }
     co_return Result<void>();
-  }
-  // An orderly end costs the server less than a reset, of which it counts each.
-  void finish(Exchange& exchange) {
-    exchange.out = Exchange::Side::ended;
-    output_ready(exchange);
   }
 
   void on_request(ExchangePtr) override {}  // nghttp2 lets no server open streams: push is off
@@ -86,7 +84,7 @@ class Server final : public H2Engine {
   Task<Result<CallResponse>> call(CallRequest, Deadline) override {
     co_return fail(Code::internal, "{}", refused_role);
   }
-  Task<Result<StreamPtr>> connect(std::string, Deadline) override {
+  Task<Result<OpeningTunnel>> open_tunnel(std::string, Deadline) override {
     co_return fail(Code::internal, "{}", refused_role);
   }
 
@@ -149,6 +147,12 @@ class Server final : public H2Engine {
 };
 
 }  // namespace
+
+Task<Result<StreamPtr>> H2Session::connect(std::string authority, Deadline deadline) {
+  SPACE_CO_TRY(OpeningTunnel tunnel, co_await open_tunnel(std::move(authority), deadline));
+  SPACE_CO_CHECK(co_await tunnel.accepted(deadline));
+  co_return std::move(tunnel.stream);
+}
 
 std::shared_ptr<H2Session> H2Session::client(StreamPtr transport, H2Limits limits) {
   return std::make_shared<Client>(std::move(transport), limits);

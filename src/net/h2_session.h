@@ -55,6 +55,14 @@ struct H2Handlers {
   std::function<Task<Result<Tunnel>>(std::string authority)> connect;
 };
 
+// A tunnel the peer may still refuse.
+struct OpeningTunnel {
+  StreamPtr stream;
+  // Waits for the peer's decision; a refusal carries its status as Code and its message. Reading the stream
+  // waits for it too, and fails without the message.
+  std::function<Task<Result<void>>(Deadline)> accepted;
+};
+
 class H2Session : public std::enable_shared_from_this<H2Session> {
  public:
   static std::shared_ptr<H2Session> client(StreamPtr transport, H2Limits limits = {});
@@ -69,9 +77,11 @@ class H2Session : public std::enable_shared_from_this<H2Session> {
 
   // Client. Fails with unavailable when the session closes before the answer.
   virtual Task<Result<CallResponse>> call(CallRequest request, Deadline deadline) = 0;
-  // Client. The tunnel is open when this returns; a refusal carries the peer's status as Code and its
-  // message.
-  virtual Task<Result<StreamPtr>> connect(std::string authority, Deadline deadline) = 0;
+  // Client. Asks for a tunnel and does not wait for the answer, which saves its round trip: what is written
+  // to the stream follows the request at once, and is lost if the peer refuses.
+  virtual Task<Result<OpeningTunnel>> open_tunnel(std::string authority, Deadline deadline) = 0;
+  // Client. The tunnel is open when this returns.
+  Task<Result<StreamPtr>> connect(std::string authority, Deadline deadline);
   // PING round trip, the floor of every figure.
   virtual Task<Result<std::chrono::nanoseconds>> ping(Deadline deadline) = 0;
   virtual std::size_t open_streams() const = 0;

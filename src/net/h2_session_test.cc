@@ -241,6 +241,56 @@ TEST_F(H2SessionTest, ARefusalCarriesCodeAndMessage) {
   });
 }
 
+TEST_F(H2SessionTest, WhatIsWrittenBeforeTheAnswerFollowsTheRequest) {
+  start();
+  run([&]() -> Task<void> {
+    auto tunnel = co_await client->open_tunnel("echo:1", soon());
+    EXPECT_TRUE(tunnel.has_value());
+    EXPECT_EQ(server->open_streams(), 0U) << "nothing was asked yet";
+    EXPECT_TRUE((co_await tunnel->stream->write(as_bytes("hello"))).has_value());
+    EXPECT_TRUE((co_await tunnel->stream->finish()).has_value());
+    EXPECT_EQ(co_await read_to_end(*tunnel->stream), "hello");
+    EXPECT_TRUE((co_await tunnel->accepted(soon())).has_value());
+    EXPECT_EQ(client->open_streams(), 0U);
+  });
+}
+
+TEST_F(H2SessionTest, ARefusalReachesAWriterThatDidNotWait) {
+  start();
+  run([&]() -> Task<void> {
+    {
+      auto tunnel = co_await client->open_tunnel("refuse:1", soon());
+      EXPECT_TRUE((co_await tunnel->stream->write(as_bytes("lost"))).has_value());
+      const auto accepted = co_await tunnel->accepted(soon());
+      EXPECT_FALSE(accepted.has_value());
+      EXPECT_EQ(accepted.error().code, Code::not_found);
+      EXPECT_EQ(accepted.error().message, "nobody listens");
+      std::array<std::byte, 64> buffer;
+      const auto read = co_await tunnel->stream->read(buffer);
+      EXPECT_FALSE(read.has_value()) << "the reason is not the tunnel's content";
+      EXPECT_EQ(read.error().code, Code::not_found);
+      std::string more(1024 * 1024, 'x');
+      EXPECT_FALSE((co_await tunnel->stream->write(as_bytes(more))).has_value());
+    }
+    co_await settle();
+    EXPECT_EQ(client->open_streams(), 0U);
+    EXPECT_EQ(server->open_streams(), 0U);
+  });
+}
+
+TEST_F(H2SessionTest, ATunnelThatIsGivenUpBeforeItsAnswerLeavesNothing) {
+  start();
+  run([&]() -> Task<void> {
+    {
+      auto tunnel = co_await client->open_tunnel("hang:1", soon());
+      EXPECT_EQ((co_await tunnel->accepted(Deadline::after(Millis(5)))).error().code, Code::deadline);
+    }
+    co_await settle();
+    EXPECT_EQ(client->open_streams(), 0U);
+    EXPECT_EQ(server->open_streams(), 0U);
+  });
+}
+
 TEST_F(H2SessionTest, APingComesBack) {
   start();
   run([&]() -> Task<void> {

@@ -84,8 +84,8 @@ Task<Result<GuestOutput>> run_process(http::ClientConnection& connection, http::
 
 Task<Result<GuestOutput>> run_in_guest(std::shared_ptr<H2Session> session, std::vector<std::string> argv,
                                        Deadline deadline) {
-  SPACE_CO_TRY(auto tunnel, co_await session->connect("localhost:49983", deadline));
-  http::ClientConnection connection(std::move(tunnel));
+  SPACE_CO_TRY(OpeningTunnel tunnel, co_await session->open_tunnel("localhost:49983", deadline));
+  http::ClientConnection connection(std::move(tunnel.stream));
   std::string body = start_request_body(argv);
   co_return co_await run_process(connection, start_request_head(body.size()), std::move(body), deadline);
 }
