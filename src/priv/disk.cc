@@ -27,6 +27,18 @@ Result<void> adapt_clone(int sandboxes, const std::string& name, std::uint64_t m
   return {};
 }
 
+Result<void> clone_template(const Pool& pool, const std::string& name, const std::string& digest) {
+  SPACE_TRY(const Fd source, open_beneath(pool.templates(), digest, O_RDONLY | O_DIRECTORY));
+  SPACE_CHECK(pool.require_room());
+  SPACE_CHECK(delete_subvolume(pool.sandboxes(), name));
+  auto cloned = snapshot_subvolume(source.get(), pool.sandboxes(), name);
+  // Free bytes are an estimate: there may be none where the clone needs them.
+  if (!cloned && cloned.error().code == Code::exhausted)
+    return fail(Code::exhausted, "the disk pool is full. Kill sandboxes to make room ({})",
+                cloned.error().message);
+  return cloned;
+}
+
 }  // namespace
 
 Result<Disk> find_disk(const Pool& pool, const std::string& id) {
@@ -39,11 +51,8 @@ Result<Disk> find_disk(const Pool& pool, const std::string& id) {
 
 Result<void> create_disk(const Pool& pool, const std::string& id, const std::string& digest,
                          std::uint64_t mib, uid_t uid) {
-  SPACE_TRY(const Fd source, open_beneath(pool.templates(), digest, O_RDONLY | O_DIRECTORY));
-  SPACE_CHECK(pool.require_room());
   const std::string unfinished = half_made(id);
-  SPACE_CHECK(delete_subvolume(pool.sandboxes(), unfinished));
-  SPACE_CHECK(snapshot_subvolume(source.get(), pool.sandboxes(), unfinished));
+  SPACE_CHECK(clone_template(pool, unfinished, digest));
   if (auto adapted = adapt_clone(pool.sandboxes(), unfinished, mib, uid); !adapted) {
     (void)delete_subvolume(pool.sandboxes(), unfinished);  // else the next start removes it
     return adapted;

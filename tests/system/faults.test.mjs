@@ -4,11 +4,11 @@ import assert from 'node:assert/strict'
 import net from 'node:net'
 import { after, afterEach, before, test } from 'node:test'
 import { api, apiUrl, dataPlaneHeaders, failure, rawConnection, rawRequest, Sandbox, sleep, until } from '../e2b/sdk.mjs'
-import { leakTable, qemuOf, residentMib, settled } from './machine.mjs'
+import { qemuOf, quietTable, residentMib, settled } from './machine.mjs'
 
 let witness, table
 before(async () => {
-  table = leakTable()
+  table = await quietTable()
   witness = await Sandbox.create({ timeoutMs: 1_800_000 })
 })
 after(async () => {

@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
 import net from 'node:net'
 import { Sandbox } from '../e2b/sdk.mjs'
-import { daemon, leakTable } from './machine.mjs'
+import { daemon } from './machine.mjs'
 
 const program = `${process.env.SPACE_BUILD}/space`
 
@@ -50,7 +50,6 @@ export class Instance {
       method: 'POST', headers: { 'X-API-Key': this.key, 'Content-Type': 'application/json' }, body: '{"templateID":"base"}' })
     return { status: answer.status, ...(await answer.json()) }
   }
-  leakTable() { return leakTable(this) }
 
   stop() {
     this.execute(['nsenter', '-t', String(this.pid), '-m', program, 'down', '--all', ...this.folders()])

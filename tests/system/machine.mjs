@@ -24,6 +24,7 @@ export function processes() {
       cmdline: read(`/proc/${pid}/cmdline`).split('\0').filter(Boolean),
       uid: Number(/^Uid:\s+(\d+)/m.exec(status)?.[1] ?? -1),
       state: /^State:\s+(\S)/m.exec(status)?.[1] ?? '?',
+      parent: Number(/^PPid:\s+(\d+)/m.exec(status)?.[1] ?? 0),
       name: /^Name:\s+(.*)/m.exec(status)?.[1] ?? '',
     }
   })
@@ -72,9 +73,10 @@ export function leakTable({ state: stateFolder, run: runFolder, pid } = { state,
   const root = `/proc/${pid}/root`
   const all = processes()
   const machines = virtualMachinesOf(all, runFolder)
+  const ours = new Set(all.filter((p) => p.cmdline.includes(runFolder)).map((p) => p.pid))
   return {
     vmProcesses: machines.length,
-    zombies: all.filter((p) => p.state === 'Z' && /^(space|qemu)/.test(p.name)).length,
+    zombies: all.filter((p) => p.state === 'Z' && ours.has(p.parent)).length,
     instanceProcesses: all.filter((p) => p.cmdline.includes(runFolder)).length,
     vmUids: new Set(machines.map((p) => p.uid)).size,
     nodedFds: descriptors('space-noded', runFolder),
@@ -96,6 +98,15 @@ export function leakTable({ state: stateFolder, run: runFolder, pid } = { state,
 export function residentMib() {
   return Object.fromEntries(['space-noded', 'space-sandboxd', 'space-control'].map((name) =>
     [name, Math.round(Number(/^VmRSS:\s+(\d+)/m.exec(read(`/proc/${daemon(name)?.pid}/status`))?.[1] ?? 0) / 1024)]))
+}
+
+// The table at a moment when every process that ended has been reaped.
+export async function quietTable(of) {
+  for (;;) {
+    const now = leakTable(of)
+    if (now.zombies === 0) return now
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
 }
 
 // Once the table is again what it was; says what differs if that does not happen.
