@@ -59,10 +59,11 @@ double Samples::percentile(double percent) const {
 }
 
 void print(std::string_view bench, std::string_view metric, const Samples& samples, std::optional<Peer> peer,
-           std::string_view unit) {
+           std::optional<double> goal) {
   Line line(bench, metric);
-  line.text("unit", unit);
+  line.text("unit", "ms");
   line.count("n", samples.size());
+  line.number("min", samples.percentile(0));
   for (const int percent : {50, 90, 99})
     line.number(fmt::format("p{}", percent), samples.percentile(percent));
   if (peer) {
@@ -71,16 +72,7 @@ void print(std::string_view bench, std::string_view metric, const Samples& sampl
     line.number("peer_p50", floor);
     line.number("ratio", floor > 0 ? samples.percentile(50) / floor : 0);
   }
-  line.print();
-}
-
-void print_value(std::string_view bench, std::string_view metric, double value, std::string_view unit,
-                 double goal) {
-  Line line(bench, metric);
-  line.text("unit", unit);
-  line.count("n", 1);
-  line.number("p50", value);
-  line.number("goal", goal);
+  if (goal) line.number("goal", *goal);
   line.print();
 }
 

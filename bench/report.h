@@ -26,7 +26,7 @@ class Samples {
  public:
   void add(double value) { values_.push_back(value); }
   std::size_t size() const { return values_.size(); }
-  double percentile(double percent) const;  // nearest rank; 0 when empty
+  double percentile(double percent) const;  // nearest rank; 0: the smallest; 0 when empty
 
  private:
   std::vector<double> values_;
@@ -38,12 +38,10 @@ struct Peer {
   const Samples& samples;
 };
 
-// {"bench","metric","unit","n","p50","p90","p99"} and, with a peer, {"peer","peer_p50","ratio"}.
+// {"bench","metric","unit","n","min","p50","p90","p99"} and, with a peer, {"peer","peer_p50","ratio"}; `goal`
+// is what p50 should not exceed.
 void print(std::string_view bench, std::string_view metric, const Samples& samples,
-           std::optional<Peer> peer = {}, std::string_view unit = "ms");
-// A single value, in p50; `goal` is what it should not exceed.
-void print_value(std::string_view bench, std::string_view metric, double value, std::string_view unit,
-                 double goal);
+           std::optional<Peer> peer = {}, std::optional<double> goal = {});
 // The machine the figures are of: processors, load average, kernel.
 void print_machine(std::string_view bench);
 

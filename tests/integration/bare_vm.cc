@@ -111,7 +111,6 @@ Result<void> BareVm::start() {
 }
 
 void BareVm::become_qemu() {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // unlike the product's: a test that dies leaves nothing
   if (::unshare(CLONE_NEWNET) != 0) die("unshare");
   const int tap = open_tap();
   if (tap < 0) die("tap");
@@ -120,6 +119,8 @@ void BareVm::become_qemu() {
       ::setresuid(unprivileged_uid, unprivileged_uid, unprivileged_uid) != 0) {
     die("setresuid");
   }
+  // Unlike the product's: a test that dies leaves nothing. A change of the user would take it back.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const Fd* fd : {&qmp_, &channel_, &disk_, &memory_, &kernel_, &initramfs_})
     ::fcntl(fd->get(), F_SETFD, 0);
 
