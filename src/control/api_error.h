@@ -19,7 +19,6 @@ struct ApiError {
 template <class T>
 using ApiResult = std::expected<T, ApiError>;
 
-int http_status(Code code);
 ApiError to_api_error(const Error& error);
 std::string to_body(const ApiError& error);
 

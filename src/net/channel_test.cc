@@ -1,16 +1,13 @@
 #include "net/channel.h"
 
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <boost/asio/io_context.hpp>
-
 #include "base/crc32.h"
+#include "net/test_loop.h"
 
 namespace space::channel {
 namespace {
 
-namespace asio = boost::asio;
 using std::chrono::seconds;
 
 constexpr std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -106,28 +103,12 @@ TEST(ChannelScanner, AFloodOfGarbageEndsAtTheLimit) {
   EXPECT_LT(scanner.take_rest().size(), 2000U);
 }
 
-class ChannelTest : public testing::Test {
+class ChannelTest : public LoopTest {
  protected:
-  ChannelTest() { std::tie(host, guest) = make_stream_pair(io.get_executor()); }
-
-  template <class F>
-  void run(F test) {
-    io.restart();  // it stops whenever it runs out of work
-    bool done = false;
-    spawn(io.get_executor(), "test", finish(test(), done));
-    const auto limit = std::chrono::steady_clock::now() + seconds(60);
-    while (!done && std::chrono::steady_clock::now() < limit) io.run_one_for(seconds(1));
-    ASSERT_TRUE(done) << "the test did not end";
-  }
-  static Task<void> finish(Task<void> test, bool& done) {
-    co_await std::move(test);
-    done = true;
-  }
-  void start_accept() {
-    spawn(io.get_executor(), "accept", keep(accept(std::move(guest), on_sync()), accepted));
-  }
+  ChannelTest() { std::tie(host, guest) = make_stream_pair(executor()); }
+  void start_accept() { spawn(executor(), "accept", keep(accept(std::move(guest), on_sync()), accepted)); }
   void start_attach(Deadline deadline) {
-    spawn(io.get_executor(), "attach", keep(attach(std::move(host), sample_sync(), deadline), attached));
+    spawn(executor(), "attach", keep(attach(std::move(host), sample_sync(), deadline), attached));
   }
   static Task<void> keep(Task<Result<StreamPtr>> task, std::optional<Result<StreamPtr>>& result) {
     result.emplace(co_await std::move(task));
@@ -157,7 +138,6 @@ class ChannelTest : public testing::Test {
     while (!condition) co_await sleep_for(Millis(1));
   }
 
-  asio::io_context io{1};
   StreamPtr host;
   StreamPtr guest;
   std::vector<Sync> syncs;
@@ -188,7 +168,7 @@ TEST_F(ChannelTest, TheGuestAnswersEachSyncUntilThePrefaceWhereverItIsCut) {
       joined({as_bytes("old PRI * HTTP/2.0\r\n frames"), encode(sample_sync(1)), encode(sample_sync(2)),
               encode(sample_sync(3)), as_bytes(preface), as_bytes("x")});
   for (std::size_t split = 1; split < stream.size(); ++split) {
-    std::tie(host, guest) = make_stream_pair(io.get_executor());
+    std::tie(host, guest) = make_stream_pair(executor());
     accepted.reset();
     syncs.clear();
     start_accept();
@@ -244,8 +224,8 @@ TEST_F(ChannelTest, TheHostTakesOnlyTheEchoOfItsLatestNonce) {
 TEST_F(ChannelTest, NoCommonVersionIsAConflictOnBothSides) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  host = make_stream(io.get_executor(), Fd(ends[0]));
-  guest = make_stream(io.get_executor(), Fd(ends[1]));
+  host = make_stream(executor(), Fd(ends[0]));
+  guest = make_stream(executor(), Fd(ends[1]));
   start_accept();
   run([&]() -> Task<void> {
     Sync sync = sample_sync();

@@ -1,36 +1,34 @@
 // Peers that break the rules. One side is a session, the other writes frames by hand.
-#include <gtest/gtest.h>
 
-#include <boost/asio/io_context.hpp>
 #include <optional>
 
 #include "net/h2_session.h"
 #include "net/h2_test_frames.h"
+#include "net/test_loop.h"
 
 namespace space {
 namespace {
 
-namespace asio = boost::asio;
 namespace h2 = h2_test;
 using std::chrono::seconds;
 
-class H2HostileTest : public testing::Test {
+class H2HostileTest : public LoopTest {
  protected:
   void start_server(H2Limits limits = {}) {
-    auto [mine, theirs] = make_stream_pair(io.get_executor());
+    auto [mine, theirs] = make_stream_pair(executor());
     peer = std::move(theirs);
     session =
         H2Session::server(std::move(mine),
                           {.call = [this](CallRequest request) { return serve(std::move(request)); },
                            .connect = [this](std::string authority) { return decide(std::move(authority)); }},
                           limits);
-    spawn(io.get_executor(), "run", keep_reason(session, end));
+    spawn(executor(), "run", keep_reason(session, end));
   }
   void start_client(H2Limits limits = {}) {
-    auto [mine, theirs] = make_stream_pair(io.get_executor());
+    auto [mine, theirs] = make_stream_pair(executor());
     peer = std::move(theirs);
     session = H2Session::client(std::move(mine), limits);
-    spawn(io.get_executor(), "run", keep_reason(session, end));
+    spawn(executor(), "run", keep_reason(session, end));
   }
   static Task<void> keep_reason(std::shared_ptr<H2Session> running, std::optional<Error>& reason) {
     reason = co_await running->run();
@@ -48,19 +46,6 @@ class H2HostileTest : public testing::Test {
   Task<void> keep(StreamPtr stream) {
     tunnels.push_back(std::move(stream));
     co_return;
-  }
-
-  template <class F>
-  void run(F test) {
-    bool done = false;
-    spawn(io.get_executor(), "test", finish(test(), done));
-    const auto limit = std::chrono::steady_clock::now() + seconds(60);
-    while (!done && std::chrono::steady_clock::now() < limit) io.run_one_for(seconds(1));
-    ASSERT_TRUE(done) << "the test did not end";
-  }
-  static Task<void> finish(Task<void> test, bool& done) {
-    co_await std::move(test);
-    done = true;
   }
   static Task<void> settle() { co_await sleep_for(Millis(20)); }
 
@@ -84,7 +69,6 @@ class H2HostileTest : public testing::Test {
     while (!end) co_await sleep_for(Millis(1));
   }
 
-  asio::io_context io{1};
   StreamPtr peer;
   std::shared_ptr<H2Session> session;
   std::optional<Error> end;
@@ -106,7 +90,7 @@ TEST_F(H2HostileTest, GarbageInPlaceOfThePrefaceEndsTheSession) {
 TEST_F(H2HostileTest, RapidResetEndsTheSessionAndBoundsTheHandlers) {
   start_server({.streams_max = 16, .resets_per_second_max = 500});
   run([&]() -> Task<void> {
-    spawn(io.get_executor(), "read", keep_reading());
+    spawn(executor(), "read", keep_reading());
     EXPECT_TRUE(co_await greet());
     int rounds = 0;
     for (std::uint32_t id = 1; !end; id += 2, ++rounds) {
@@ -151,7 +135,7 @@ TEST_F(H2HostileTest, AHeaderBeyondTheLimitEndsTheSession) {
 TEST_F(H2HostileTest, ABodyBeyondTheLimitIsResetAndOthersAreServed) {
   start_server({.call_body_bytes_max = 20'000});
   run([&]() -> Task<void> {
-    spawn(io.get_executor(), "read", keep_reading());
+    spawn(executor(), "read", keep_reading());
     EXPECT_TRUE(co_await greet());
     EXPECT_TRUE(co_await send(h2::frame(h2::headers, h2::end_headers, 1, h2::post("/"))));
     for (int i = 0; i < 3; ++i)
@@ -169,7 +153,7 @@ TEST_F(H2HostileTest, ABodyBeyondTheLimitIsResetAndOthersAreServed) {
 TEST_F(H2HostileTest, ATunnelThatIgnoresItsWindowIsEnded) {
   start_server();
   run([&]() -> Task<void> {
-    spawn(io.get_executor(), "read", keep_reading());
+    spawn(executor(), "read", keep_reading());
     EXPECT_TRUE(co_await greet());
     EXPECT_TRUE(co_await send(h2::frame(h2::settings, h2::ack, 0, "")));
     EXPECT_TRUE(co_await send(h2::frame(h2::headers, h2::end_headers, 1, h2::connect("x:1"))));
@@ -206,7 +190,7 @@ TEST_F(H2HostileTest, APeerThatAsksAndNeverReadsIsNotReadFrom) {
 TEST_F(H2HostileTest, AFloodOfSettingsEndsTheSession) {
   start_server({.resets_per_second_max = 500});
   run([&]() -> Task<void> {
-    spawn(io.get_executor(), "read", keep_reading());
+    spawn(executor(), "read", keep_reading());
     EXPECT_TRUE(co_await greet());
     for (int i = 0; i < 100'000 && co_await send(h2::frame(h2::settings, 0, 0, "")); ++i) {
     }
@@ -229,7 +213,7 @@ TEST_F(H2HostileTest, GoawayEndsTheSessionAndSaysWhy) {
 TEST_F(H2HostileTest, AServerThatOpensStreamsIsCutOff) {
   start_client();
   run([&]() -> Task<void> {
-    spawn(io.get_executor(), "read", keep_reading());
+    spawn(executor(), "read", keep_reading());
     EXPECT_TRUE(co_await send(h2::frame(h2::settings, 0, 0, "") +
                               h2::frame(h2::headers, h2::end_headers | h2::end_stream, 2, h2::post("/"))));
     co_await await_end();
@@ -240,9 +224,9 @@ TEST_F(H2HostileTest, AServerThatOpensStreamsIsCutOff) {
 TEST_F(H2HostileTest, ARefusalThatNeverEndsIsCutShort) {
   start_client();
   run([&]() -> Task<void> {
-    spawn(io.get_executor(), "read", keep_reading());
+    spawn(executor(), "read", keep_reading());
     EXPECT_TRUE(co_await send(h2::frame(h2::settings, 0, 0, "")));
-    spawn(io.get_executor(), "refuse", refuse_without_end());
+    spawn(executor(), "refuse", refuse_without_end());
     const auto refused = co_await session->connect("x:1", Deadline::after(seconds(20)));
     EXPECT_EQ(refused.error().code, Code::unavailable);
     EXPECT_EQ(refused.error().message, std::string(1024, 'n'));
