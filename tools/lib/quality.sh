@@ -13,13 +13,19 @@ command_fmt() {
 
 command_lint() {
   local failed=0
-  build dev >/dev/null || die 'the dev preset does not build'
+  build release || die 'the release preset does not build'
   say 'clang-tidy'
-  run-clang-tidy-19 -quiet -p "$repo/build/dev" "^$repo/src/.*\\.cc$" 2>/dev/null || failed=1
+  run-clang-tidy-19 -quiet -j2 -p "$release" "^$repo/src/.*\\.cc$" 2>/dev/null || failed=1
   say 'shellcheck'
-  git ls-files --cached --others --exclude-standard '*.sh' tools/dev .ci/run 'tests/*/run' |
-    xargs -r shellcheck --shell=bash --severity=warning || failed=1
+  shell_scripts | xargs -r shellcheck --shell=bash --severity=warning || failed=1
   say 'style'
   tests/style/run || failed=1
   ((failed == 0)) || die 'lint found something'
+}
+
+shell_scripts() {
+  {
+    git ls-files --cached --others --exclude-standard '*.sh'
+    git grep -lE --untracked '^#!/bin/(ba)?sh'
+  } | sort -u
 }
