@@ -93,7 +93,7 @@ class NodeTest : public testing::Test {
     JsonObject body;
   };
   // Status 0: the node went away.
-  Answer call(std::string name, JsonObject body) {
+  Answer call(const std::string& name, const JsonObject& body) {
     auto response = run(session_->call({"POST", "/node/" + name, to_text(body)}, Deadline::after(60s)));
     if (!response) return {};
     return {response->status, parse_json_object(response->body, "answer").value()};
