@@ -50,6 +50,10 @@ export class Instance {
       method: 'POST', headers: { 'X-API-Key': this.key, 'Content-Type': 'application/json' }, body: '{"templateID":"base"}' })
     return { status: answer.status, ...(await answer.json()) }
   }
+  async kill(sandbox) {
+    const answer = await fetch(`${this.url}/sandboxes/${sandbox.sandboxId}`, { method: 'DELETE', headers: { 'X-API-Key': this.key } })
+    return { status: answer.status, message: answer.status === 204 ? '' : (await answer.json()).message }
+  }
 
   stop() {
     this.execute(['nsenter', '-t', String(this.pid), '-m', program, 'down', '--all', ...this.folders()])
