@@ -69,19 +69,25 @@ Task<void> pass_answer(Exchange& exchange) {
   const auto response = co_await exchange.guest.read_response(never);
   if (!response) co_return;
   exchange.end = Exchange::End::broken;
-  if (!co_await exchange.client.start_response(to_client(response->head))) co_return;
+  // What has come with the head leaves with it, and the last piece with the end: the client wakes once for
+  // each.
+  const auto piece = std::make_unique_for_overwrite<std::byte[]>(piece_bytes);
+  http::Body& body = exchange.guest.body();
+  const auto first = body.at_hand() ? co_await body.read({piece.get(), piece_bytes}) : 0;
+  if (!first || !co_await exchange.client.start_response(to_client(response->head), {piece.get(), *first}))
+    co_return;
   if (response->head.status == 101) {
     exchange.end = Exchange::End::upgraded;
     co_return;
   }
-  const auto piece = std::make_unique_for_overwrite<std::byte[]>(piece_bytes);
-  while (true) {
-    const auto n = co_await exchange.guest.body().read({piece.get(), piece_bytes});
+  std::span<const std::byte> last;
+  while (!body.done()) {
+    const auto n = co_await body.read({piece.get(), piece_bytes});
     if (!n) co_return;
-    if (*n == 0) break;
-    if (!co_await exchange.client.write_body({piece.get(), *n})) co_return;
+    last = {piece.get(), *n};
+    if (!body.done() && !co_await exchange.client.write_body(last)) co_return;
   }
-  if (co_await exchange.client.end_response()) exchange.end = Exchange::End::complete;
+  if (co_await exchange.client.end_response(last)) exchange.end = Exchange::End::complete;
 }
 
 // False: the client left before the answer was complete.

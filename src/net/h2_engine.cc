@@ -10,6 +10,7 @@ constexpr std::size_t batch_bytes = 64 * 1024;
 constexpr std::size_t input_bytes = 64 * 1024;
 constexpr std::size_t reason_bytes_max = 256;
 constexpr Millis goodbye_time{200};
+constexpr Millis held_back_time{500};  // an answer that nobody waits for
 
 std::string_view text(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
@@ -264,6 +265,25 @@ Result<ExchangePtr> H2Engine::open(const Headers& headers, std::string_view body
 }
 
 void H2Engine::respond(Exchange& exchange, int status, std::string_view body, bool ended) {
+  submit_response(exchange, status, body, ended);
+  wake_writer();
+}
+
+void H2Engine::accept_later(Exchange& exchange) {
+  submit_response(exchange, 200, {}, false);
+  if (closed() || std::exchange(flush_planned_, true)) return;
+  spawn(executor_, "h2 flush", flush_soon(std::static_pointer_cast<H2Engine>(shared_from_this())));
+}
+
+Task<void> H2Engine::flush_soon(std::weak_ptr<H2Engine> engine) {
+  co_await sleep_for(held_back_time);
+  const auto self = engine.lock();
+  if (!self || self->closed()) co_return;
+  self->flush_planned_ = false;
+  self->wake_writer();
+}
+
+void H2Engine::submit_response(Exchange& exchange, int status, std::string_view body, bool ended) {
   if (closed() || exchange.closed || exchange.out != Exchange::Side::open) return;
   const std::string digits = std::to_string(status);
   const auto nv = to_nv({{":status", digits}});
@@ -271,7 +291,6 @@ void H2Engine::respond(Exchange& exchange, int status, std::string_view body, bo
   exchange.pending.append(as_bytes(body));
   if (ended) exchange.out = Exchange::Side::ended;
   nghttp2_submit_response(session_.get(), exchange.id, nv.data(), nv.size(), &provider);
-  wake_writer();
 }
 
 Task<Result<void>> H2Engine::wait_for_slot(Deadline deadline) {

@@ -41,6 +41,8 @@ class H2Engine : public H2Session {
   const Executor& executor() const { return executor_; }                                 // once running
   Result<ExchangePtr> open(const Headers& headers, std::string_view body, bool tunnel);  // sends the request
   void respond(Exchange& exchange, int status, std::string_view body, bool ended);
+  // The head of a tunnel's answer. It leaves with the next bytes of the session, soon at the latest.
+  void accept_later(Exchange& exchange);
   // Waits until another stream may be opened.
   Task<Result<void>> wait_for_slot(Deadline deadline);
 
@@ -73,6 +75,8 @@ class H2Engine : public H2Session {
   void feed(std::span<const std::byte> bytes);
   bool output_clogged() const;
   void wake_writer();
+  void submit_response(Exchange& exchange, int status, std::string_view body, bool ended);
+  static Task<void> flush_soon(std::weak_ptr<H2Engine> engine);
   void shut_down(Error why) noexcept;
   ExchangePtr find(std::int32_t id) const;
   ExchangePtr add(std::int32_t id);
@@ -87,6 +91,7 @@ class H2Engine : public H2Session {
   std::uint64_t pings_sent_ = 0;
   std::vector<ExchangePtr> requests_;  // complete, found while nghttp2 was parsing
   Bytes output_;                       // the write under way
+  bool flush_planned_ = false;
   Signal writer_wanted_;
   Signal written_;
   Signal slot_freed_;

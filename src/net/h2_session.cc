@@ -137,7 +137,12 @@ class Server final : public H2Engine {
       }
       tunnel = *std::move(decision);
     }
-    self->respond(*exchange, 200, {}, false);
+    // A peer that has sent already does not wait for the answer: one write, one wake-up of it less.
+    if (exchange->received.empty()) {
+      self->respond(*exchange, 200, {}, false);
+    } else {
+      self->accept_later(*exchange);
+    }
     self.reset();
     co_await tunnel(make_tunnel_stream(std::move(exchange)));
   }

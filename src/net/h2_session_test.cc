@@ -255,6 +255,15 @@ TEST_F(H2SessionTest, WhatIsWrittenBeforeTheAnswerFollowsTheRequest) {
   });
 }
 
+TEST_F(H2SessionTest, AnAnswerHeldBackLeavesSoon) {
+  start();
+  run([&]() -> Task<void> {
+    auto tunnel = co_await client->open_tunnel("keep:1", soon());
+    EXPECT_TRUE((co_await tunnel->stream->write(as_bytes("hello"))).has_value());
+    EXPECT_TRUE((co_await tunnel->accepted(soon())).has_value()) << "the server's side says nothing";
+  });
+}
+
 TEST_F(H2SessionTest, ARefusalReachesAWriterThatDidNotWait) {
   start();
   run([&]() -> Task<void> {

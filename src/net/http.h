@@ -58,6 +58,8 @@ class Body {
  public:
   virtual ~Body() = default;
   virtual Task<Result<std::size_t>> read(std::span<std::byte> into) = 0;  // 0 at the end; decoded from chunks
+  virtual bool done() const = 0;                                          // all of it was read
+  virtual bool at_hand() const = 0;                                       // some of it has arrived
 };
 
 // Whole body, at most `limit_bytes` (more: Code::exhausted).

@@ -63,7 +63,8 @@ class BodyReader final : public Body {
   explicit BodyReader(Input& input) : input_(input) {}
   void start(Framing framing, std::uint64_t length);
   // Read to its end: the next message follows.
-  bool done() const { return done_; }
+  bool done() const override { return done_; }
+  bool at_hand() const override { return !done_ && !input_.pending().empty(); }
   Task<Result<std::size_t>> read(std::span<std::byte> into) override;
 
  private:

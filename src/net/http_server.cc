@@ -40,6 +40,9 @@ struct ServerConnection::Impl {
       co_return co_await impl_.body.read(into);
     }
 
+    bool done() const override { return impl_.body.done(); }
+    bool at_hand() const override { return impl_.body.at_hand(); }
+
    private:
     Impl& impl_;
   };
