@@ -109,7 +109,8 @@ def functions(text):
         if not line.endswith("{") or re.match(r"\s*(namespace|class|struct|enum|union|extern|\}|#)", line):
             continue
         head = start
-        while head and line.count(")") and "(" not in lines[head] and lines[head - 1].strip():
+        while head and line.count(")") and lines[head - 1].strip() and (
+                "(" not in lines[head] or re.match(r"\s*: ", lines[head])):  # a constructor's initialisers
             head -= 1
         if "(" not in lines[head] or re.match(r"\s*(if|for|while|switch|do|else|case|try|catch|return)\b", lines[head]):
             continue
