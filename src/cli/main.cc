@@ -68,7 +68,7 @@ struct Program {
 
   // The command's options live as long as its callback, which CLI11 keeps.
   template <typename Options>
-  void on_call(CLI::App* command, std::shared_ptr<Options> options,
+  void on_call(CLI::App* command, const std::shared_ptr<Options>& options,
                int (*run)(const CommonOptions&, const Options&)) {
     command->callback([this, options, run] { code = run(common, *options); });
   }
