@@ -293,7 +293,7 @@ std::vector<ListRecord> NodedTest::list() {
   EXPECT_TRUE(got.done()) << got.message;
   const std::string bytes = text_of(got.fd);
   std::vector<ListRecord> records(bytes.size() / sizeof(ListRecord));
-  std::memcpy(records.data(), bytes.data(), records.size() * sizeof(ListRecord));
+  if (!records.empty()) std::memcpy(records.data(), bytes.data(), records.size() * sizeof(ListRecord));
   return records;
 }
 
