@@ -1,10 +1,8 @@
 // Cold create through the API to the end of the first command, next to a bare QEMU that boots the same kernel
 // and disk to the daemon's first byte on the channel. Alternating, so that both see the same machine.
-#include <boost/asio/io_context.hpp>
-#include <cstdio>
-#include <cstdlib>
 
 #include "bench/api.h"
+#include "bench/bench_main.h"
 #include "bench/report.h"
 #include "tests/integration/bare_vm.h"
 
@@ -55,25 +53,9 @@ Task<Result<void>> measure(std::string template_folder, int rounds) {
   co_return Result<void>();
 }
 
-int run(const char* template_folder, int rounds) {
-  print_machine("boot");
-  boost::asio::io_context loop;
-  Result<void> result;
-  spawn(loop.get_executor(), "bench", [](std::string folder, int count, Result<void>& out) -> Task<void> {
-    out = co_await measure(std::move(folder), count);
-  }(template_folder, rounds, result));
-  loop.run();
-  if (!result) std::fprintf(stderr, "boot: %s\n", result.error().message.c_str());
-  return result ? 0 : 1;
-}
-
 }  // namespace
 }  // namespace space::bench
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fputs("usage: boot_bench TEMPLATE_FOLDER [ROUNDS]\n", stderr);
-    return 2;
-  }
-  return space::bench::run(argv[1], argc > 2 ? std::atoi(argv[2]) : 10);
+  return space::bench::bench_main(argc, argv, "boot", 10, space::bench::measure);
 }

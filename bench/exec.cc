@@ -1,11 +1,9 @@
 // What the platform adds to a command: exec of /bin/true over the API, next to the same exec issued on the
 // bare channel of a VM of the same template; and the channel's own floor, an empty control call next to an
 // HTTP/2 PING. The four alternate, so that all see the same machine.
-#include <boost/asio/io_context.hpp>
-#include <cstdio>
-#include <cstdlib>
 
 #include "bench/api.h"
+#include "bench/bench_main.h"
 #include "bench/report.h"
 #include "tests/integration/bare_vm.h"
 
@@ -76,25 +74,9 @@ Task<Result<void>> measure(std::string template_folder, int rounds) {
   co_return co_await api->kill(sandbox.id, limit());
 }
 
-int run(const char* template_folder, int rounds) {
-  print_machine("exec");
-  boost::asio::io_context loop;
-  Result<void> result;
-  spawn(loop.get_executor(), "bench", [](std::string folder, int count, Result<void>& out) -> Task<void> {
-    out = co_await measure(std::move(folder), count);
-  }(template_folder, rounds, result));
-  loop.run();
-  if (!result) std::fprintf(stderr, "exec: %s\n", result.error().message.c_str());
-  return result ? 0 : 1;
-}
-
 }  // namespace
 }  // namespace space::bench
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fputs("usage: exec_bench TEMPLATE_FOLDER [ROUNDS]\n", stderr);
-    return 2;
-  }
-  return space::bench::run(argv[1], argc > 2 ? std::atoi(argv[2]) : 300);
+  return space::bench::bench_main(argc, argv, "exec", 300, space::bench::measure);
 }
