@@ -26,7 +26,7 @@ for (const name of ['space-noded', 'space-sandboxd', 'space-control']) {
     assert.ok(old, `${name} runs`)
     const machine = qemuOf(sandbox.sandboxId).pid
     process.kill(old.pid, 'SIGKILL')
-    await until(() => daemon(name) && daemon(name).pid !== old.pid, `${name} is started again`)
+    await until(() => (daemon(name)?.pid ?? old.pid) !== old.pid, `${name} is started again`)
     assert.equal(await exitCodeAfter(witness.pid, name), 7)
     assert.equal(qemuOf(sandbox.sandboxId).pid, machine)
   })
