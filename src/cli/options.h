@@ -1,4 +1,4 @@
-// What the command line said, one struct per command. Filled by main.cc (the only file that knows CLI11).
+// What the command line said, one struct per command. Filled by the *_cli.cc files.
 #pragma once
 
 #include <cstdint>

@@ -52,7 +52,7 @@ JsonObject terminal_size() {
   return JsonObject{{"size", std::move(object)}};
 }
 
-JsonObject start_request(const Program& program) {
+JsonObject start_request(const ProgramSpec& program) {
   JsonObject process;
   process["cmd"] = program.argv.front();
   process["args"] = JsonArray(program.argv.begin() + 1, program.argv.end());
@@ -67,7 +67,7 @@ JsonObject start_request(const Program& program) {
   return request;
 }
 
-http::RequestHead start_head(const Program& program) {
+http::RequestHead start_head(const ProgramSpec& program) {
   http::RequestHead head;
   head.method = "POST";
   head.target = "/process.Process/Start";
@@ -248,7 +248,7 @@ Task<Result<int>> follow(http::ClientConnection& connection, std::function<void(
 
 }  // namespace
 
-Task<Result<int>> run_program(const ApiClient& api, const Target& target, Program program) {
+Task<Result<int>> run_program(const ApiClient& api, const Target& target, ProgramSpec program) {
   const Executor executor = co_await asio::this_coro::executor;
   const Bytes request = connect::envelope(0, to_text(start_request(program)));
   http::RequestHead head = start_head(program);

@@ -10,7 +10,7 @@
 
 namespace space::cli {
 
-struct Program {
+struct ProgramSpec {
   std::vector<std::string> argv;  // argv[0] is looked up in the guest's PATH
   std::map<std::string, std::string> env;
   std::string cwd;        // empty: the user's home
@@ -21,6 +21,6 @@ struct Program {
 };
 
 // Runs it to its end. Answers the exit code a shell would report: the program's own, or 128 + signal.
-Task<Result<int>> run_program(const ApiClient& api, const Target& target, Program program);
+Task<Result<int>> run_program(const ApiClient& api, const Target& target, ProgramSpec program);
 
 }  // namespace space::cli

@@ -38,8 +38,8 @@ Task<Result<JsonObject>> create_sandbox(const ApiClient& api, const CreateOption
   co_return std::move(answer.body.get_object());
 }
 
-Program program_of(const ExecOptions& options) {
-  Program program;
+ProgramSpec program_of(const ExecOptions& options) {
+  ProgramSpec program;
   program.argv = options.argv;
   program.env = options.env;
   program.cwd = options.cwd;

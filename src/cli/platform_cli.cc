@@ -1,0 +1,44 @@
+// space up, down: their flags and help.
+#include "cli/platform_commands.h"
+#include "cli/program.h"
+
+namespace space::cli {
+
+namespace {
+
+void add_up(Program& program) {
+  CLI::App* command =
+      program.app.add_subcommand("up", "Start the platform here: all daemons, supervised, one log");
+  const auto options = std::make_shared<UpOptions>();
+  add_directories(command, options->directories);
+  command->add_option("--listen", options->listen, "API address")->capture_default_str();
+  command->add_option("--config", options->config, "Configuration file; flags win over it")
+      ->capture_default_str();
+  command->add_option("--pool-mib", options->pool_mib, "Size of the disk pool, when this start makes it")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--memory-limit-mib", options->memory_limit_mib, "Memory promised to sandboxes at most")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("-d,--detach", options->detach, "Return once everything is ready");
+  command->callback([&program, command, options] {
+    const auto given = [command](const char* flag) { return command->count(flag) > 0; };
+    program.code = command_up(program.common, *options, given("--state"), given("--run"), given("--listen"));
+  });
+}
+
+void add_down(Program& program) {
+  CLI::App* command =
+      program.app.add_subcommand("down", "Stop the daemons; sandboxes keep running unless --all");
+  const auto options = std::make_shared<DownOptions>();
+  add_directories(command, options->directories);
+  command->add_flag("--all", options->all, "Also kill every sandbox and unmount the pool");
+  program.on_call(command, options, command_down);
+}
+
+}  // namespace
+
+void add_platform(Program& program) {
+  add_up(program);
+  add_down(program);
+}
+
+}  // namespace space::cli

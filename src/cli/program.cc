@@ -1,0 +1,57 @@
+#include "cli/program.h"
+
+namespace space::cli {
+
+Program::Program()
+    : app("Run AI agents' code in virtual machines that appear in an instant.\n\n"
+          "  sudo space up -d                                start the platform on this machine\n"
+          "  sudo space run -- python3 -c 'print(6*7)'       create a sandbox, run, print, throw it away\n"
+          "  sudo space create                               a sandbox that stays; prints its id\n"
+          "  sudo space shell ID                             a login shell in it\n",
+          "space") {
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.set_help_all_flag("--help-all", "Help of every command");
+  app.add_option("--api-url", common.api_url,
+                 "API address (default: SPACE_API_URL, then ~/.config/space/config.json)");
+  app.add_option("--api-key", common.api_key, "API key (default: SPACE_API_KEY, then the same file)");
+  app.add_flag("--json", common.json, "One JSON document on standard output, for machines");
+}
+
+void add_directories(CLI::App* command, Directories& directories) {
+  command->add_option("--state", directories.state, "Where everything durable lives")->capture_default_str();
+  command->add_option("--run", directories.run, "Where sockets live; empty after a reboot")
+      ->capture_default_str();
+}
+
+void add_pairs(CLI::App* command, const std::string& flag, std::map<std::string, std::string>& pairs,
+               const std::string& help) {
+  const auto parse = [&pairs, flag](const std::vector<std::string>& given) {
+    for (const std::string& pair : given) {
+      const auto equals = pair.find('=');
+      if (equals == std::string::npos || equals == 0)
+        throw CLI::ValidationError(flag, "'" + pair + "' must look like NAME=VALUE");
+      pairs[pair.substr(0, equals)] = pair.substr(equals + 1);
+    }
+  };
+  command->add_option_function<std::vector<std::string>>(flag, parse, help)
+      ->allow_extra_args(false)
+      ->type_name("NAME=VALUE");
+}
+
+void add_exec_flags(CLI::App* command, ExecOptions& options) {
+  command->add_option("-w,--cwd", options.cwd, "Folder to run in (default: the user's home)");
+  command->add_option("-u,--user", options.user, "User to run as (default: the template's)");
+  command
+      ->add_option("--timeout", options.timeout_seconds,
+                   "Kill the command after this many seconds (0: never)")
+      ->capture_default_str();
+  add_pairs(command, "-e,--env", options.env, "NAME=VALUE for this command; may be repeated");
+  command->add_flag("-i,--terminal", options.terminal, "Give it a terminal (PTY) of this window's size");
+}
+
+void add_sandbox_id(CLI::App* command, std::string& sandbox) {
+  command->add_option("sandbox", sandbox, "Sandbox id")->required();
+}
+
+}  // namespace space::cli

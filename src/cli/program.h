@@ -1,0 +1,46 @@
+// Program: what every command shares while the command line is parsed: the flags that come before it, and the
+// exit code it leaves. Each group of commands has a file *_cli.cc of its own, the only files that know CLI11.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "cli/options.h"
+
+namespace space::cli {
+
+struct Program {
+  Program();
+
+  CLI::App app;
+  CommonOptions common;
+  int code = 0;
+
+  // The command's options live as long as its callback, which CLI11 keeps.
+  template <typename Options>
+  void on_call(CLI::App* command, const std::shared_ptr<Options>& options,
+               int (*run)(const CommonOptions&, const Options&)) {
+    command->callback([this, options, run] { code = run(common, *options); });
+  }
+};
+
+// --state and --run.
+void add_directories(CLI::App* command, Directories& directories);
+// NAME=VALUE, once or many times.
+void add_pairs(CLI::App* command, const std::string& flag, std::map<std::string, std::string>& pairs,
+               const std::string& help);
+// Flags of a command that runs a program in a sandbox.
+void add_exec_flags(CLI::App* command, ExecOptions& options);
+// The first argument of most commands.
+void add_sandbox_id(CLI::App* command, std::string& sandbox);
+
+// Groups of commands, in the order of `space --help`.
+void add_platform(Program& program);   // up, down
+void add_sandboxes(Program& program);  // run, create, ls, info, kill
+void add_processes(Program& program);  // exec, shell
+void add_templates(Program& program);  // template build|ls|rm
+void add_doctor(Program& program);
+
+}  // namespace space::cli

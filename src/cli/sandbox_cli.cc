@@ -1,0 +1,68 @@
+// space run, create, ls, info, kill: their flags and help.
+#include "cli/commands.h"
+#include "cli/program.h"
+
+namespace space::cli {
+
+namespace {
+
+void add_create_flags(CLI::App* command, CreateOptions& options, const std::string& letter_free_env) {
+  command->add_option("-t,--template", options.template_name, "Template to start from")
+      ->capture_default_str();
+  command->add_option("--life", options.timeout_seconds, "Seconds the sandbox lives unless it is extended")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 86400));
+  add_pairs(command, "--metadata", options.metadata, "NAME=VALUE, kept with the sandbox; may be repeated");
+  add_pairs(command, letter_free_env, options.env, "NAME=VALUE, seen by every process; may be repeated");
+}
+
+void add_run(Program& program) {
+  CLI::App* command = program.app.add_subcommand(
+      "run", "Create a sandbox, run one command in it, kill it; exits with the command's code");
+  const auto options = std::make_shared<RunOptions>();
+  add_create_flags(command, options->create, "--sandbox-env");
+  add_exec_flags(command, options->exec);
+  command->add_flag("--keep", options->keep, "Leave the sandbox running and say its id");
+  command->add_option("command", options->exec.argv, "-- CMD [ARG ...]")->required();
+  command->footer("Example: space run -- python3 -c 'print(6*7)'");
+  program.on_call(command, options, command_run);
+}
+
+void add_create(Program& program) {
+  CLI::App* command = program.app.add_subcommand("create", "Create a sandbox and print its id");
+  const auto options = std::make_shared<CreateOptions>();
+  add_create_flags(command, *options, "-e,--env");
+  program.on_call(command, options, command_create);
+}
+
+void add_ls(Program& program) {
+  program.app.add_subcommand("ls", "List sandboxes")->callback([&program] {
+    program.code = command_list(program.common);
+  });
+}
+
+void add_info(Program& program) {
+  CLI::App* command = program.app.add_subcommand("info", "Everything known of one sandbox");
+  const auto sandbox = std::make_shared<std::string>();
+  add_sandbox_id(command, *sandbox);
+  program.on_call(command, sandbox, command_info);
+}
+
+void add_kill(Program& program) {
+  CLI::App* command = program.app.add_subcommand("kill", "Kill sandboxes; nothing of them is left");
+  const auto sandboxes = std::make_shared<std::vector<std::string>>();
+  command->add_option("sandbox", *sandboxes, "Sandbox ids")->required();
+  program.on_call(command, sandboxes, command_kill);
+}
+
+}  // namespace
+
+void add_sandboxes(Program& program) {
+  add_run(program);
+  add_create(program);
+  add_ls(program);
+  add_info(program);
+  add_kill(program);
+}
+
+}  // namespace space::cli
