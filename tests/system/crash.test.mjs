@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { api, failure, Sandbox, sleep, until } from '../e2b/sdk.mjs'
-import { daemon, leakTable, qemuOf, supervisor, up, virtualMachines } from './machine.mjs'
+import { daemon, leakTable, qemuOf, quietTable, supervisor, up, virtualMachines } from './machine.mjs'
 
 let sandbox
 before(async () => { sandbox = await Sandbox.create({ timeoutMs: 1_800_000 }) })
@@ -52,7 +52,7 @@ test('after all that a new sandbox is made and works', async () => {
 })
 
 async function diesWith(kill, expected) {
-  const table = leakTable()
+  const table = await quietTable()
   const doomed = await Sandbox.create()
   const handle = await doomed.commands.run('sleep 600', { background: true, timeoutMs: 0 })
   const stream = failure(handle.wait())

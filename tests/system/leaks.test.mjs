@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { api, Sandbox, sleep, until } from '../e2b/sdk.mjs'
-import { leakTable, printTables } from './machine.mjs'
+import { leakTable, printTables, quietTable } from './machine.mjs'
 
 const whole = 30
 const interrupted = 170
@@ -10,8 +10,7 @@ const interrupted = 170
 test(`${whole + interrupted} create/kill cycles leave nothing: processes, uids, descriptors, subvolumes, loops, cgroups, namespaces, taps`, async () => {
   const warm = await Sandbox.create()   // connections and caches that stay are made before the first count
   await warm.kill()
-  await sleep(1_000)
-  const before = leakTable()
+  const before = await quietTable()
 
   const seen = await Sandbox.create()   // the table can see: one sandbox more is more of everything
   const during = leakTable()

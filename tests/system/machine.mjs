@@ -100,13 +100,16 @@ export function residentMib() {
     [name, Math.round(Number(/^VmRSS:\s+(\d+)/m.exec(read(`/proc/${daemon(name)?.pid}/status`))?.[1] ?? 0) / 1024)]))
 }
 
-// The table at a moment when every process that ended has been reaped.
+// The table once nothing moves any more: the same at every look for a second, and every process that ended reaped.
 export async function quietTable(of) {
-  for (;;) {
+  let table = leakTable(of)
+  for (let same = 0; same < 10; ) {
+    await new Promise((resolve) => setTimeout(resolve, 100))
     const now = leakTable(of)
-    if (now.zombies === 0) return now
-    await new Promise((resolve) => setTimeout(resolve, 50))
+    same = now.zombies === 0 && JSON.stringify(now) === JSON.stringify(table) ? same + 1 : 0
+    table = now
   }
+  return table
 }
 
 // Once the table is again what it was; says what differs if that does not happen.
