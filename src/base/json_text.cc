@@ -6,13 +6,11 @@
 
 namespace space {
 
-namespace {
-
-// Length of the valid UTF-8 sequence at the start of `s`, 0 if there is none.
-std::size_t utf8_length(std::string_view s) {
-  const auto at = [&](std::size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0U; };
+std::size_t utf8_length(std::string_view text) {
+  const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const auto tail = [&](std::size_t i) { return (at(i) & 0xC0U) == 0x80U; };
   const unsigned lead = at(0);
+  if (text.empty()) return 0;
   if (lead < 0x80) return 1;
   if (lead >= 0xC2 && lead <= 0xDF) return tail(1) ? 2 : 0;
   if (lead >= 0xE0 && lead <= 0xEF) {
@@ -29,8 +27,6 @@ std::size_t utf8_length(std::string_view s) {
   }
   return 0;
 }
-
-}  // namespace
 
 void append_json_string(std::string& out, std::string_view text) {
   out += '"';

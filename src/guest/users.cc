@@ -46,7 +46,36 @@ std::vector<gid_t> groups_of(std::string_view group, std::string_view name, gid_
   return groups;
 }
 
+// The first and third field of each line: name and id.
+std::map<std::uint32_t, std::string> names_by_id(std::string_view text) {
+  std::map<std::uint32_t, std::string> names;
+  while (!text.empty()) {
+    std::string_view line = next_piece(text, '\n');
+    const std::string_view name = next_piece(line, ':');
+    next_piece(line, ':');  // password
+    const auto id = number(next_piece(line, ':'));
+    if (id && !name.empty()) names.try_emplace(*id, name);
+  }
+  return names;
+}
+
+std::string name_or_number(const std::map<std::uint32_t, std::string>& names, std::uint32_t id) {
+  const auto found = names.find(id);
+  return found == names.end() ? std::to_string(id) : found->second;
+}
+
 }  // namespace
+
+std::string AccountNames::user(uid_t uid) const {
+  return name_or_number(users, uid);
+}
+std::string AccountNames::group(gid_t gid) const {
+  return name_or_number(groups, gid);
+}
+
+AccountNames account_names(std::string_view passwd, std::string_view group) {
+  return {.users = names_by_id(passwd), .groups = names_by_id(group)};
+}
 
 std::optional<User> find_user(std::string_view passwd, std::string_view group, std::string_view name) {
   if (name.empty()) return std::nullopt;
@@ -68,10 +97,11 @@ std::optional<User> find_user(std::string_view passwd, std::string_view group, s
   return std::nullopt;
 }
 
-const std::string& UserDatabase::read(CachedFile& cached, std::string_view name) const {
+const std::string& UserDatabase::read(CachedFile& cached, std::string_view name) {
   const std::string path = fmt::format("{}/{}", etc_, name);
   struct stat now{};
   if (::stat(path.c_str(), &now) != 0) {
+    if (!cached.text.empty()) names_.reset();
     cached = CachedFile();
     return cached.text;
   }
@@ -82,6 +112,7 @@ const std::string& UserDatabase::read(CachedFile& cached, std::string_view name)
               .inode = now.st_ino,
               .size = now.st_size,
               .text = text ? *std::move(text) : std::string()};
+    names_.reset();
   }
   return cached.text;
 }
@@ -90,6 +121,13 @@ Result<User> UserDatabase::find(std::string_view name) {
   auto user = find_user(read(passwd_, "passwd"), read(group_, "group"), name);
   if (!user) return fail(Code::unauthenticated, "invalid username: '{}'", name);
   return *std::move(user);
+}
+
+std::shared_ptr<const AccountNames> UserDatabase::names() {
+  const std::string& passwd = read(passwd_, "passwd");
+  const std::string& group = read(group_, "group");
+  if (!names_) names_ = std::make_shared<const AccountNames>(account_names(passwd, group));
+  return names_;
 }
 
 }  // namespace space::guest

@@ -5,6 +5,8 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,12 +27,23 @@ struct User {
 // Pure: looks `name` up in the text of the two files. Malformed lines are skipped.
 std::optional<User> find_user(std::string_view passwd, std::string_view group, std::string_view name);
 
+// Names of numeric ids. A snapshot: any thread may use it.
+struct AccountNames {
+  std::map<std::uint32_t, std::string> users;
+  std::map<std::uint32_t, std::string> groups;
+  std::string user(uid_t uid) const;   // the number as text if unknown
+  std::string group(gid_t gid) const;  // likewise
+};
+// Pure. Of several names for one id the first counts.
+AccountNames account_names(std::string_view passwd, std::string_view group);
+
 // The two files, re-read when they change (a guest may run adduser at any time).
 class UserDatabase {
  public:
   explicit UserDatabase(std::string etc_folder = "/etc") : etc_(std::move(etc_folder)) {}
   // Unknown: Code::unauthenticated "invalid username: 'x'".
   Result<User> find(std::string_view name);
+  std::shared_ptr<const AccountNames> names();
 
  private:
   struct CachedFile {
@@ -39,11 +52,12 @@ class UserDatabase {
     std::int64_t size = -1;
     std::string text;
   };
-  const std::string& read(CachedFile& cached, std::string_view name) const;
+  const std::string& read(CachedFile& cached, std::string_view name);
 
   std::string etc_;
   CachedFile passwd_;
   CachedFile group_;
+  std::shared_ptr<const AccountNames> names_;  // null: of files that have changed since
 };
 
 }  // namespace space::guest
