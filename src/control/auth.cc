@@ -1,6 +1,6 @@
 #include "control/auth.h"
 
-#include "store/sha256.h"
+#include "base/sha256.h"
 
 namespace space::control {
 namespace {

@@ -4,7 +4,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "base/secret.h"
-#include "store/sha256.h"
+#include "base/sha256.h"
 
 namespace space::control {
 namespace {

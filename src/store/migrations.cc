@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "store/sha256.h"
+#include "base/sha256.h"
 
 namespace space::store {
 namespace {
