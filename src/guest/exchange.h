@@ -14,7 +14,7 @@ namespace space::guest {
 // Lives in the connection's loop for as long as any handler it is passed to. A failed write is not reported:
 // the connection is broken then, and the next read of a request says so.
 struct Exchange {
-  http::ServerConnection& connection;
+  http::ServerExchange& connection;
   const http::RequestHead& head;
 
   http::ResponseHead answer(int status, std::string_view content_type) const;  // with the CORS fields

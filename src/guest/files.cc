@@ -55,7 +55,7 @@ std::string content_disposition(std::string_view name) {
 
 // A file that shrinks while it is sent ends as a broken connection, never as a short file.
 Task<void> send_rest(Exchange exchange, OpenFile file) {
-  http::ServerConnection& connection = exchange.connection;
+  http::ServerExchange& connection = exchange.connection;
   const auto size = static_cast<std::uint64_t>(file.status.st_size);
   std::uint64_t left = size == 0 ? UINT64_MAX : size;  // procfs and its like say 0: until the end of the file
   Bytes bytes = std::move(file.first);

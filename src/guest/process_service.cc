@@ -43,7 +43,7 @@ Bytes last_envelopes(const EventStream& stream) {
 // end.
 Task<void> write_events(Exchange exchange, EventStream stream) {
   Process::Attachment attachment(stream.process);
-  http::ServerConnection& connection = exchange.connection;
+  http::ServerExchange& connection = exchange.connection;
   const Bytes start = connect::envelope(0, start_event(static_cast<std::uint32_t>(stream.process->pid())));
   if (!co_await connection.start_response(exchange.answer(200, "application/connect+json"), start)) co_return;
   for (;;) {

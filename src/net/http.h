@@ -65,35 +65,53 @@ class Body {
 // Whole body, at most `limit_bytes` (more: Code::exhausted).
 Task<Result<std::string>> read_all(Body& body, std::size_t limit_bytes);
 
-// One connection of a server. Loop: read_request, answer, until it returns nullopt.
-class ServerConnection {
+// One request of a client, seen by the handler that answers it, and the answer; whatever protocol carries
+// them.
+class ServerExchange {
+ public:
+  virtual ~ServerExchange() = default;
+
+  virtual Body& body() = 0;  // of the request; `Expect: 100-continue` is answered on its first read
+
+  virtual Task<Result<void>> respond(ResponseHead head, std::string_view body) = 0;  // whole, with its length
+  // Sent at once, in one write with `first` of the body; then write_body*, end_response.
+  virtual Task<Result<void>> start_response(ResponseHead head, std::span<const std::byte> first = {}) = 0;
+  virtual Task<Result<void>> write_body(std::span<const std::byte> bytes) = 0;  // flushed at once
+  virtual Task<Result<void>> end_response(std::span<const std::byte> last = {}) = 0;
+  // The client sees a broken answer, never a clean end: for a response that stops half-way.
+  virtual void abort() noexcept = 0;
+  // Completes when the client closes or resets while no request body is being read (for cancelling long
+  // answers).
+  virtual Task<void> peer_gone() = 0;
+  // After an upgrade was answered (101): the raw stream; bytes already read come first. Ends this object's
+  // use.
+  virtual StreamPtr release() = 0;
+};
+
+// One HTTP/1.1 connection of a server, and the exchange of the request read last. Loop: read_request, answer,
+// until it returns nullopt.
+class ServerConnection final : public ServerExchange {
  public:
   explicit ServerConnection(StreamPtr stream);
   // Closes in order (waits a little for the client to end first, on the loop); with a response under way,
   // resets.
-  ~ServerConnection();
+  ~ServerConnection() override;
 
   // nullopt: the peer closed between requests. Malformed: Code::invalid_argument (answer 400, then close); a
   // head beyond head_limit_bytes: Code::exhausted (431); `idle` passed before the head was there:
   // Code::deadline.
   Task<Result<std::optional<RequestHead>>> read_request(Deadline idle);
-  Body& body();  // of the request read last; `Expect: 100-continue` is answered on its first read
-
-  Task<Result<void>> respond(ResponseHead head, std::string_view body);  // whole; sets Content-Length
-  // Sent at once, in one write with `first` of the body; then write_body*, end_response.
-  Task<Result<void>> start_response(ResponseHead head, std::span<const std::byte> first = {});
-  Task<Result<void>> write_body(std::span<const std::byte> bytes);  // flushed at once
-  Task<Result<void>> end_response(std::span<const std::byte> last = {});
   // The unread rest of the request body is dropped up to 1 MiB to keep the connection; beyond, it is closed.
   Task<Result<void>> drain_request();
-  // The peer sees a broken connection, never a clean end: for a response that stops half-way.
-  void abort() noexcept;
-  // After an upgrade was answered (101): the raw stream; bytes already read come first. Ends this object's
-  // use.
-  StreamPtr release();
-  // Completes when the peer closes or resets while no request body is being read (for cancelling long
-  // answers).
-  Task<void> peer_gone();
+
+  Body& body() override;
+  Task<Result<void>> respond(ResponseHead head, std::string_view body) override;
+  Task<Result<void>> start_response(ResponseHead head, std::span<const std::byte> first = {}) override;
+  Task<Result<void>> write_body(std::span<const std::byte> bytes) override;
+  Task<Result<void>> end_response(std::span<const std::byte> last = {}) override;
+  void abort() noexcept override;
+  Task<void> peer_gone() override;
+  StreamPtr release() override;
 
  private:
   struct Impl;
