@@ -33,6 +33,14 @@ Task<Reply> Api::handle(ApiRequest request) {
       co_return co_await remove(std::move(request));
     case Action::sandbox_set_timeout:
       co_return co_await set_timeout(std::move(request));
+    case Action::sandbox_logs_v1:
+      co_return co_await logs(std::move(request), LogRoute::v1);
+    case Action::sandbox_logs_v2:
+      co_return co_await logs(std::move(request), LogRoute::v2);
+    case Action::sandbox_stats:
+      co_return co_await sandbox_stats(std::move(request));
+    case Action::stats_list:
+      co_return co_await all_stats(std::move(request));
     case Action::template_list:
       co_return co_await list_templates();
     case Action::template_add:
@@ -41,6 +49,7 @@ Task<Reply> Api::handle(ApiRequest request) {
       co_return co_await remove_template(std::move(request));
     case Action::node_info:
       co_return node_info();
+    case Action::sandbox_tunnel:  // the proxy's: its answer is a stream of bytes
     case Action::not_available:
       break;
   }

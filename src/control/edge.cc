@@ -86,6 +86,8 @@ Task<bool> Edge::answer_api(http::ServerConnection& connection, http::RequestHea
   auto body = co_await with_deadline(http::read_all(connection.body(), body_bytes_max),
                                      Deadline::after(body_patience), "reading the request body");
   if (!body) co_return co_await send(connection, to_reply(body_error(body.error())));
+  if (route.action == Action::sandbox_tunnel)
+    co_return co_await proxy_.tunnel(connection, std::move(head), team->id, std::move(route.id));
   ApiRequest request{std::move(route), *std::move(team), std::string(head.query()), *std::move(body)};
   co_return co_await send(connection, co_await api_.handle(std::move(request)));
 }

@@ -168,14 +168,16 @@ Task<Proxy::Outcome<OpeningTunnel>> Proxy::open_tunnel(DataPlaneRoute route, Dea
   }
 }
 
+Task<bool> Proxy::refuse(http::ServerConnection& client, Refusal refusal) {
+  co_return (co_await client.respond(json_head(refusal.status), refusal.body)).has_value();
+}
+
 Task<bool> Proxy::serve(http::ServerConnection& client, http::RequestHead head, DataPlaneRoute route) {
   const auto target = admit(head, route);
-  if (!target)
-    co_return (co_await client.respond(json_head(target.error().status), target.error().body)).has_value();
+  if (!target) co_return co_await refuse(client, target.error());
   const Deadline patience = Deadline::after(tunnel_patience);
   auto tunnel = co_await open_tunnel(route, patience);
-  if (!tunnel)
-    co_return (co_await client.respond(json_head(tunnel.error().status), tunnel.error().body)).has_value();
+  if (!tunnel) co_return co_await refuse(client, tunnel.error());
 
   Exchange exchange(client, *std::move(tunnel), patience);
   exchange.request = to_guest(head, *target, route.port);
@@ -187,11 +189,38 @@ Task<bool> Proxy::serve(http::ServerConnection& client, http::RequestHead head, 
     co_await splice(client.release(), exchange.guest.release());
     co_return false;
   }
-  if (client_stayed && exchange.end == End::unanswered) {
-    const Refusal refusal = unreachable(route, exchange.why);
-    co_return (co_await client.respond(json_head(refusal.status), refusal.body)).has_value();
-  }
+  if (client_stayed && exchange.end == End::unanswered)
+    co_return co_await refuse(client, unreachable(route, exchange.why));
   client.abort();
+  co_return false;
+}
+
+Task<Proxy::Outcome<DataPlaneRoute>> Proxy::admit_tunnel(http::RequestHead head, std::string team,
+                                                         std::string sandbox) {
+  const auto refusal = [](ApiError error) { return std::unexpected(Refusal{error.status, to_body(error)}); };
+  if (!head.wants_upgrade() || !head.fields.has_token("Upgrade", "tcp"))
+    co_return refusal({426, "A tunnel needs 'Connection: Upgrade' and 'Upgrade: tcp'", "", ""});
+  const auto port = parse_port(http::query_value(head.query(), "port").value_or(""));
+  if (!port) co_return refusal({400, "'port' must be a port of the sandbox, 1 to 65535", "", ""});
+  if (*port == envd_port)
+    co_return refusal({403, "The daemon's port has no tunnel. Send HTTP requests to it", "", ""});
+  if (const auto found = co_await sandboxes_.find(std::move(team), sandbox); !found)
+    co_return refusal(to_api_error(found.error()));
+  co_return DataPlaneRoute{std::move(sandbox), *port};
+}
+
+Task<bool> Proxy::tunnel(http::ServerConnection& client, http::RequestHead head, std::string team,
+                         std::string sandbox) {
+  const auto route = co_await admit_tunnel(std::move(head), std::move(team), std::move(sandbox));
+  if (!route) co_return co_await refuse(client, route.error());
+  auto opened = co_await open_tunnel(*route, Deadline::after(tunnel_patience));
+  if (!opened) co_return co_await refuse(client, opened.error());
+  http::ResponseHead switching;
+  switching.status = 101;
+  switching.fields.add("Connection", "Upgrade");
+  switching.fields.add("Upgrade", "tcp");
+  if (co_await client.start_response(std::move(switching)))
+    co_await splice(client.release(), std::move(opened->stream));
   co_return false;
 }
 

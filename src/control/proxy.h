@@ -17,10 +17,14 @@ namespace space::control {
 
 class Proxy {
  public:
-  Proxy(const SandboxService& sandboxes, NodeLink& nodes) : sandboxes_(sandboxes), nodes_(nodes) {}
+  Proxy(SandboxService& sandboxes, NodeLink& nodes) : sandboxes_(sandboxes), nodes_(nodes) {}
 
   // Answers `head`, whose body is still to be read from `client`. False: the connection is of no further use.
   Task<bool> serve(http::ServerConnection& client, http::RequestHead head, DataPlaneRoute route);
+  // Turns the connection into a raw byte stream to a port of the guest's loopback (`?port=`), for programs
+  // that do not speak HTTP. The caller authenticated `team`. Never the daemon's port.
+  Task<bool> tunnel(http::ServerConnection& client, http::RequestHead head, std::string team,
+                    std::string sandbox);
 
  private:
   struct Refusal {
@@ -32,10 +36,12 @@ class Proxy {
 
   std::expected<DataPlaneTarget, Refusal> admit(const http::RequestHead& head,
                                                 const DataPlaneRoute& route) const;
+  Task<Outcome<DataPlaneRoute>> admit_tunnel(http::RequestHead head, std::string team, std::string sandbox);
   Task<Outcome<OpeningTunnel>> open_tunnel(DataPlaneRoute route, Deadline deadline);
   Refusal unreachable(const DataPlaneRoute& route, const Error& error) const;
+  static Task<bool> refuse(http::ServerConnection& client, Refusal refusal);
 
-  const SandboxService& sandboxes_;
+  SandboxService& sandboxes_;
   NodeLink& nodes_;
 };
 

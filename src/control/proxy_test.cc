@@ -150,6 +150,53 @@ TEST_F(ProxyTest, Upgrades) {
   plane.run_until([&] { return plane.node().tunnels_open == 0; });
 }
 
+http::RequestHead tunnel_request(const std::string& id, const std::string& port, const std::string& key) {
+  auto head = TestPlane::request("GET", "/v1/sandboxes/" + id + "/tunnel?port=" + port, "");
+  head.fields.add("X-API-Key", key);
+  head.fields.add("Connection", "Upgrade");
+  head.fields.add("Upgrade", "tcp");
+  return head;
+}
+
+// The guest's server is spoken to byte by byte; each direction ends by itself.
+TEST_F(ProxyTest, ATunnelCarriesRawBytes) {
+  const std::string id = plane.create();
+  http::ClientConnection connection(plane.dial());
+  const auto talk = [](http::ClientConnection& c, http::RequestHead head) -> Task<std::string> {
+    (void)co_await c.write_request(head);
+    (void)co_await c.end_request();
+    const auto response = co_await c.read_response(Deadline::after(Millis(5000)));
+    if (!response || response->head.status != 101) co_return "no tunnel";
+    auto raw = c.release();
+    (void)co_await raw->write(
+        as_bytes("GET /who HTTP/1.1\r\nX-Access-Token: t\r\nConnection: close\r\n\r\n"));
+    (void)co_await raw->finish();
+    std::string text;
+    std::byte piece[256];
+    while (true) {
+      const auto n = co_await raw->read(piece);
+      if (!n || *n == 0) co_return text;
+      text += as_text(std::span(piece).first(*n));
+    }
+  };
+  EXPECT_THAT(plane.run(talk(connection, tunnel_request(id, "8080", plane.api_key))), HasSubstr(id + " t"));
+  plane.run_until([&] { return plane.node().tunnels_open == 0; });
+}
+
+TEST_F(ProxyTest, ATunnelIsRefusedWithTheReason) {
+  const std::string id = plane.create();
+  const auto status = [&](http::RequestHead head) { return plane.send(std::move(head)).status; };
+  EXPECT_EQ(status(tunnel_request(id, "8080", "e2b_wrong")), 401);
+  EXPECT_EQ(status(tunnel_request("i0000000000000000000", "8080", plane.api_key)), 404);
+  EXPECT_EQ(status(tunnel_request(id, "49983", plane.api_key)), 403);
+  EXPECT_EQ(status(tunnel_request(id, "9999", plane.api_key)), 502);
+  for (const char* port : {"", "0", "65536", "80a", "host:80"})
+    EXPECT_EQ(status(tunnel_request(id, port, plane.api_key)), 400) << port;
+  auto plain = TestPlane::request("GET", "/v1/sandboxes/" + id + "/tunnel?port=8080", "");
+  plain.fields.add("X-API-Key", plane.api_key);
+  EXPECT_EQ(status(plain), 426);
+}
+
 TEST_F(ProxyTest, ClosedPorts) {
   const std::string id = plane.create();
   const Answer closed = plane.send(TestPlane::to_sandbox("GET", "/", id, 9999));

@@ -24,6 +24,11 @@ constexpr std::array table = std::to_array<RouteEntry>({
     {"GET", "/sandboxes/{id}", Action::sandbox_get},
     {"DELETE", "/sandboxes/{id}", Action::sandbox_delete},
     {"POST", "/sandboxes/{id}/timeout", Action::sandbox_set_timeout},
+    {"GET", "/v1/sandboxes/{id}/tunnel", Action::sandbox_tunnel},
+    {"GET", "/sandboxes/{id}/logs", Action::sandbox_logs_v1},
+    {"GET", "/v2/sandboxes/{id}/logs", Action::sandbox_logs_v2},
+    {"GET", "/v1/sandboxes/{id}/stats", Action::sandbox_stats},
+    {"GET", "/v1/stats", Action::stats_list},
     {"GET", "/v1/templates", Action::template_list},
     {"POST", "/v1/templates", Action::template_add},
     {"DELETE", "/v1/templates/{id}", Action::template_remove},
@@ -36,8 +41,6 @@ constexpr std::array table = std::to_array<RouteEntry>({
     {"POST", "/sandboxes/{id}/snapshots", Action::not_available},
     {"PUT", "/sandboxes/{id}/network", Action::not_available},
     {"GET", "/sandboxes/{id}/metrics", Action::not_available},
-    {"GET", "/sandboxes/{id}/logs", Action::not_available},
-    {"GET", "/v2/sandboxes/{id}/logs", Action::not_available},
 });
 
 bool all_of(std::string_view text, bool (*predicate)(char)) {
@@ -69,13 +72,6 @@ bool is_ip_address(const std::string& name) {
 
 bool may_name_sandbox_in_headers(const std::string& host) {
   return host == "localhost" || host.starts_with("sandbox.") || is_ip_address(host);
-}
-
-std::optional<std::uint16_t> parse_port(std::string_view text) {
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size() || port == 0) return std::nullopt;
-  return port;
 }
 
 std::string_view without_client_suffix(std::string_view id) {
@@ -140,6 +136,13 @@ Route route_of_path(const http::RequestHead& head) {
 }
 
 }  // namespace
+
+std::optional<std::uint16_t> parse_port(std::string_view text) {
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || port == 0) return std::nullopt;
+  return port;
+}
 
 std::span<const RouteEntry> api_routes() {
   return table;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,11 @@ enum class Action : unsigned char {
   sandbox_get,
   sandbox_delete,
   sandbox_set_timeout,
+  sandbox_tunnel,
+  sandbox_logs_v1,
+  sandbox_logs_v2,
+  sandbox_stats,
+  stats_list,
   template_list,
   template_add,
   template_remove,
@@ -67,6 +73,9 @@ std::span<const RouteEntry> api_routes();
 using Route = std::variant<DataPlaneRoute, ApiRoute, InvalidTarget, ApiError>;
 
 Route route(const http::RequestHead& head);
+
+// "1" to "65535".
+std::optional<std::uint16_t> parse_port(std::string_view text);
 
 // Routes of the guest daemon that only the platform may use; from outside they do not exist.
 bool is_internal_path(std::string_view path);
