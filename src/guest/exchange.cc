@@ -10,7 +10,8 @@ namespace space::guest {
 namespace {
 
 constexpr std::string_view exposed_fields =
-    "Location, Cache-Control, X-Content-Type-Options, Content-Encoding, Content-Disposition, "
+    "Location, Cache-Control, X-Content-Type-Options, Content-Encoding, Content-Disposition, Content-Range, "
+    "Accept-Ranges, ETag, "
     "Connect-Content-Encoding, "
     "Connect-Accept-Encoding";
 

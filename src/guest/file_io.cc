@@ -5,6 +5,9 @@
 
 #include <cerrno>
 
+#include "guest/folder_path.h"
+#include "guest/path_text.h"
+
 namespace space::guest {
 
 namespace {
@@ -12,8 +15,34 @@ namespace {
 Result<void> give_to(int fd, const User& user, const std::string& path) {
   if (user.uid == ::geteuid() && user.gid == ::getegid()) return {};
   if (::fchown(fd, user.uid, user.gid) != 0)
-    return fail_errno(errno, fmt::format("give '{}' to the user", path));
+    return fail_errno(errno, fmt::format("give '{}' to the user", shown_path(path)));
   return {};
+}
+
+std::unexpected<Error> cannot_open(int error_number, const std::string& path) {
+  if (error_number == ENOENT || error_number == ENOTDIR)
+    return fail(Code::not_found, "path '{}' does not exist", shown_path(path));
+  if (error_number == EISDIR)
+    return fail(Code::invalid_argument, "path '{}' is a directory", shown_path(path));
+  return fail_errno(error_number, fmt::format("open '{}'", shown_path(path)));
+}
+
+Result<struct stat> stat_regular(int fd, const std::string& path) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) return fail_errno(errno, fmt::format("stat '{}'", shown_path(path)));
+  if (S_ISDIR(status.st_mode))
+    return fail(Code::invalid_argument, "path '{}' is a directory", shown_path(path));
+  if (!S_ISREG(status.st_mode))
+    return fail(Code::invalid_argument, "path '{}' is not a regular file", shown_path(path));
+  return status;
+}
+
+Result<Place> place_to_write(const std::string& path, const User& user) {
+  auto place = open_place(path);
+  if (place || place.error().code != Code::not_found) return place;
+  const std::size_t slash = path.rfind('/');
+  SPACE_TRY(MadeFolder made, make_folder_path(path.substr(0, slash), user));
+  return Place{std::move(made.folder), path.substr(slash + 1)};
 }
 
 }  // namespace
@@ -33,50 +62,45 @@ Result<Bytes> read_chunk(int fd) {
 }
 
 Result<OpenFile> open_to_read(const std::string& path) {
+  SPACE_TRY(const Place place, open_place(path));
   OpenFile file;
   // Not blocking: opening a named pipe must not wait for its writer.
-  file.fd.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!file.fd && (errno == ENOENT || errno == ENOTDIR))
-    return fail(Code::not_found, "path '{}' does not exist", path);
-  if (!file.fd) return fail_errno(errno, fmt::format("open '{}'", path));
-  if (::fstat(file.fd.get(), &file.status) != 0) return fail_errno(errno, fmt::format("stat '{}'", path));
-  if (S_ISDIR(file.status.st_mode)) return fail(Code::invalid_argument, "path '{}' is a directory", path);
-  if (!S_ISREG(file.status.st_mode))
-    return fail(Code::invalid_argument, "path '{}' is not a regular file", path);
+  file.fd.reset(
+      ::openat(place.folder.get(), place.name.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file.fd) return cannot_open(errno, path);
+  SPACE_TRY(file.status, stat_regular(file.fd.get(), path));
   SPACE_TRY(file.first, read_chunk(file.fd.get()));
   file.whole = file.first.size() < file_chunk_bytes;
   return file;
 }
 
-Result<void> make_folders(const std::string& path, const User& user) {
-  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    const std::string folder = path.substr(0, end);
-    if (::mkdir(folder.c_str(), 0755) == 0) {
-      const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-      if (!fd) return fail_errno(errno, fmt::format("open '{}'", folder));
-      SPACE_CHECK(give_to(fd.get(), user, folder));
-    } else if (errno != EEXIST) {
-      return fail_errno(errno, fmt::format("make folder '{}'", folder));
-    }
-    if (end == std::string::npos) return {};
-  }
-}
-
 Result<Fd> open_to_write(const std::string& path, const User& user) {
-  constexpr int flags = O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-  Fd fd(::open(path.c_str(), flags));
-  if (!fd && errno == ENOENT) {
-    const std::size_t slash = path.rfind('/');
-    if (slash != 0 && slash != std::string::npos) SPACE_CHECK(make_folders(path.substr(0, slash), user));
-    fd.reset(::open(path.c_str(), flags | O_CREAT, 0666));
-  }
-  if (!fd && errno == EISDIR) return fail(Code::invalid_argument, "path '{}' is a directory", path);
-  if (!fd) return fail_errno(errno, fmt::format("open '{}'", path));
-  struct stat status{};
-  if (::fstat(fd.get(), &status) != 0) return fail_errno(errno, fmt::format("stat '{}'", path));
-  if (!S_ISREG(status.st_mode)) return fail(Code::invalid_argument, "path '{}' is not a regular file", path);
+  SPACE_TRY(const Place place, place_to_write(path, user));
+  constexpr int flags = O_WRONLY | O_TRUNC | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  Fd fd(::openat(place.folder.get(), place.name.c_str(), flags, 0666));
+  if (!fd) return cannot_open(errno, path);
+  SPACE_CHECK(stat_regular(fd.get(), path));
   SPACE_CHECK(give_to(fd.get(), user, path));
   return fd;
+}
+
+int file_error_status(const Error& error) {
+  switch (error.code) {
+    case Code::invalid_argument:
+      return 400;
+    case Code::unauthenticated:
+      return 401;
+    case Code::permission_denied:
+      return 403;
+    case Code::not_found:
+      return 404;
+    case Code::conflict:
+      return 409;
+    case Code::exhausted:
+      return 507;
+    default:
+      return 500;
+  }
 }
 
 }  // namespace space::guest

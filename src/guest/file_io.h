@@ -1,4 +1,5 @@
-// The blocking half of /files: plain system calls on the guest's own file system.
+// The blocking half of /files: plain system calls on the guest's own file system. Paths are absolute bytes of
+// any length.
 #pragma once
 
 #include <sys/stat.h>
@@ -26,7 +27,8 @@ Result<Bytes> read_chunk(int fd);
 
 // Creates missing parents (0755) and the file (0666 less the umask) for `user`; truncates an existing one.
 Result<Fd> open_to_write(const std::string& path, const User& user);
-// Folder `path` and its missing parents, given to `user`.
-Result<void> make_folders(const std::string& path, const User& user);
+
+// How HTTP says it.
+int file_error_status(const Error& error);
 
 }  // namespace space::guest

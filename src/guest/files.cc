@@ -1,218 +1,121 @@
 #include "guest/files.h"
 
-#include <algorithm>
-#include <array>
-#include <ctime>
-
+#include "core/file_signature.h"
+#include "guest/file_compose.h"
+#include "guest/file_download.h"
 #include "guest/file_io.h"
-#include "guest/multipart.h"
+#include "guest/file_upload.h"
+#include "guest/path_text.h"
 
 namespace space::guest {
 
 namespace {
 
-int status_of(const Error& error) {
-  switch (error.code) {
-    case Code::invalid_argument:
-      return 400;
-    case Code::unauthenticated:
-      return 401;
-    case Code::permission_denied:
-      return 403;
-    case Code::not_found:
-      return 404;
-    case Code::conflict:
-      return 409;
-    case Code::exhausted:
-      return 507;
-    default:
-      return 500;
-  }
-}
+constexpr std::size_t compose_body_max = 1024 * 1024;
 
-std::string http_date(time_t seconds) {
-  struct tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  static constexpr std::array<std::string_view, 7> days = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
-  static constexpr std::array<std::string_view, 12> months = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                                              "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-  return fmt::format("{}, {:02} {} {} {:02}:{:02}:{:02} GMT", days[static_cast<std::size_t>(parts.tm_wday)],
-                     parts.tm_mday, months[static_cast<std::size_t>(parts.tm_mon)], parts.tm_year + 1900,
-                     parts.tm_hour, parts.tm_min, parts.tm_sec);
-}
-
-std::string_view base_name(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);
-}
-
-// A name that is plain ASCII goes in quotes; any other in the encoded form of RFC 6266.
-std::string content_disposition(std::string_view name) {
-  const bool plain =
-      std::ranges::all_of(name, [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; });
-  return plain ? fmt::format("inline; filename=\"{}\"", name)
-               : fmt::format("inline; filename*=UTF-8''{}", http::percent_encode(name));
-}
-
-// A file that shrinks while it is sent ends as a broken connection, never as a short file.
-Task<void> send_rest(Exchange exchange, OpenFile file) {
-  http::ServerExchange& connection = exchange.connection;
-  const auto size = static_cast<std::uint64_t>(file.status.st_size);
-  std::uint64_t left = size == 0 ? UINT64_MAX : size;  // procfs and its like say 0: until the end of the file
-  Bytes bytes = std::move(file.first);
-  while (!bytes.empty() && left > 0) {
-    const auto piece = std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), left));
-    if (!co_await connection.write_body(piece)) co_return;
-    left -= piece.size();
-    if (left == 0) break;
-    auto next = co_await run_blocking([fd = file.fd.get()] { return read_chunk(fd); });
-    if (!next) co_return connection.abort();
-    bytes = *std::move(next);
-  }
-  if (size != 0 && left > 0) co_return connection.abort();
-  (void)co_await connection.end_response();
-}
-
-// Writes the files of one upload and remembers what the answer lists.
-class Upload {
- public:
-  Upload(User user, std::string default_workdir)
-      : user_(std::move(user)), workdir_(std::move(default_workdir)) {}
-
-  Task<Result<void>> open(std::string path) {
-    SPACE_CO_TRY(path, resolve_path(path, user_, workdir_));
-    if (std::ranges::find(paths_, path) != paths_.end())
-      co_return fail(Code::invalid_argument, "path '{}' is uploaded twice", path);
-    SPACE_CO_TRY(file_, co_await run_blocking([&] { return open_to_write(path, user_); }));
-    paths_.push_back(std::move(path));
-    co_return Result<void>();
-  }
-  Task<Result<void>> write(std::string_view bytes) {
-    pending_ += bytes;
-    if (pending_.size() < file_chunk_bytes) co_return Result<void>();
-    co_return co_await flush();
-  }
-  Task<Result<void>> close() {
-    auto flushed = co_await flush();
-    file_.reset();
-    co_return flushed;
-  }
-  bool is_open() const { return static_cast<bool>(file_); }
-  std::string answer() const {
-    JsonArray entries;
-    for (const std::string& path : paths_)
-      entries.push_back(JsonObject{{"path", path}, {"name", base_name(path)}, {"type", "file"}});
-    return to_text(entries);
-  }
-
- private:
-  Task<Result<void>> flush() {
-    auto written = co_await run_blocking([&] { return write_all(file_.get(), as_bytes(pending_)); });
-    pending_.clear();
-    co_return written;
-  }
-
-  User user_;
-  std::string workdir_;
-  std::vector<std::string> paths_;
-  Fd file_;
-  std::string pending_;
+struct ComposeRequest {
+  std::vector<std::string> sources;
+  std::string destination;
+  std::string username;
 };
 
-Task<Result<void>> receive_raw(Exchange exchange, Upload& upload, std::string path) {
-  SPACE_CO_CHECK(co_await upload.open(std::move(path)));
-  std::array<std::byte, 16 * 1024> buffer;
-  for (;;) {
-    SPACE_CO_TRY(const std::size_t count, co_await exchange.connection.body().read(buffer));
-    if (count == 0) break;
-    SPACE_CO_CHECK(co_await upload.write(as_text(std::span(buffer).first(count))));
+Result<ComposeRequest> parse_compose(std::string_view body) {
+  SPACE_TRY(const JsonObject object, parse_json_object(body, "the request"));
+  ComposeRequest request;
+  SPACE_TRY(request.destination, require_text(object, "destination"));
+  SPACE_TRY(auto username, text_member(object, "username"));
+  request.username = std::move(username).value_or("");
+  SPACE_TRY(const JsonArray* sources, array_member(object, "source_paths"));
+  if (!sources || sources->empty())
+    return fail(Code::invalid_argument, "'source_paths' must name at least one file");
+  for (const Json& source : *sources) {
+    if (!source.is_string()) return fail(Code::invalid_argument, "'source_paths' must hold texts only");
+    request.sources.emplace_back(source.get_string());
   }
-  co_return co_await upload.close();
+  return request;
 }
 
-// Parts not named "file" are ignored. `path`, when given, overrides the part's own.
-Task<Result<void>> receive_part(MultipartReader::Event event, Upload& upload, std::string path) {
-  switch (event.kind) {
-    case MultipartReader::Kind::part:
-      if (event.name == "file")
-        co_return co_await upload.open(path.empty() ? std::move(event.filename) : path);
-      break;
-    case MultipartReader::Kind::data:
-      if (upload.is_open()) co_return co_await upload.write(event.data);
-      break;
-    case MultipartReader::Kind::part_end:
-      if (upload.is_open()) co_return co_await upload.close();
-      break;
-    case MultipartReader::Kind::end:
-      break;
-  }
-  co_return Result<void>();
-}
-
-Task<Result<void>> receive_multipart(Exchange exchange, Upload& upload, std::string path,
-                                     std::string boundary) {
-  MultipartReader reader(boundary);
-  std::array<std::byte, 16 * 1024> buffer;
-  for (;;) {
-    SPACE_CO_TRY(auto event, reader.next());
-    if (event && event->kind == MultipartReader::Kind::end) co_return Result<void>();
-    if (event) {
-      SPACE_CO_CHECK(co_await receive_part(*std::move(event), upload, path));
-      continue;
-    }
-    SPACE_CO_TRY(const std::size_t count, co_await exchange.connection.body().read(buffer));
-    if (count == 0) co_return fail(Code::invalid_argument, "the multipart body ends too early");
-    reader.feed(std::span(buffer).first(count));
-  }
+Task<void> respond_failure(Exchange exchange, Error error) {
+  co_await exchange.respond_error(file_error_status(error), std::move(error.message));
 }
 
 }  // namespace
 
+Result<User> FileService::user_called(std::string_view name) {
+  return state_.users.find(name.empty() ? std::string_view(state_.default_user) : name);
+}
+
 Result<User> FileService::user_of(const Exchange& exchange) {
-  const auto name = http::query_value(exchange.head.query(), "username");
-  return state_.users.find(name && !name->empty() ? *name : state_.default_user);
+  return user_called(http::query_value(exchange.head.query(), "username").value_or(""));
 }
 
 Task<void> FileService::read(Exchange exchange) {
   const auto user = user_of(exchange);
-  if (!user) co_return co_await exchange.respond_error(401, user.error().message);
-  const std::string wanted = http::query_value(exchange.head.query(), "path").value_or("");
-  const auto path = resolve_path(wanted, *user, state_.default_workdir);
-  if (!path) co_return co_await exchange.respond_error(400, path.error().message);
-  auto file = co_await run_blocking([&] { return open_to_read(*path); });
-  if (!file) co_return co_await exchange.respond_error(status_of(file.error()), file.error().message);
-
-  http::ResponseHead head = exchange.answer(200, "application/octet-stream");
-  head.fields.add("Vary", "Accept-Encoding");
-  head.fields.add("Last-Modified", http_date(file->status.st_mtim.tv_sec));
-  head.fields.add("Content-Disposition", content_disposition(base_name(*path)));
-  if (file->whole) {
-    (void)co_await exchange.connection.respond(std::move(head), as_text(file->first));
-    co_return;
-  }
-  if (file->status.st_size > 0) head.content_length = static_cast<std::uint64_t>(file->status.st_size);
-  if (!co_await exchange.connection.start_response(std::move(head))) co_return;
-  co_await send_rest(exchange, *std::move(file));
+  if (!user) co_return co_await respond_failure(exchange, user.error());
+  const std::string wanted = path_of_text(http::query_value(exchange.head.query(), "path").value_or(""));
+  auto path = resolve_path(wanted, *user, state_.default_workdir);
+  if (!path) co_return co_await respond_failure(exchange, path.error());
+  co_await send_file(exchange, *std::move(path));
 }
 
 Task<void> FileService::write(Exchange exchange) {
-  const auto user = user_of(exchange);
-  if (!user) co_return co_await exchange.respond_error(401, user.error().message);
-  const auto encoding = exchange.head.fields.get("Content-Encoding").value_or("identity");
-  if (encoding != "identity")
-    co_return co_await exchange.respond_error(
-        415, fmt::format("content encoding '{}' is not supported", encoding));
-  const std::string path = http::query_value(exchange.head.query(), "path").value_or("");
-  const std::string_view type = exchange.head.fields.get("Content-Type").value_or("");
-  const auto boundary = multipart_boundary(type);
-  if (!boundary && path.empty())
-    co_return co_await exchange.respond_error(400, "query parameter 'path' is missing");
+  auto user = user_of(exchange);
+  if (!user) co_return co_await respond_failure(exchange, user.error());
+  auto options = read_upload_options(exchange.head);
+  if (!options && options.error().code == Code::conflict)
+    co_return co_await exchange.respond_error(415, options.error().message);
+  if (!options) co_return co_await respond_failure(exchange, options.error());
+  options->user = *std::move(user);
+  options->default_workdir = state_.default_workdir;
+  auto answer = co_await receive_files(exchange.connection.body(), *std::move(options));
+  if (!answer) co_return co_await respond_failure(exchange, answer.error());
+  co_await exchange.respond(200, "application/json", *std::move(answer));
+}
 
-  Upload upload(*user, state_.default_workdir);
-  const auto received = boundary ? co_await receive_multipart(exchange, upload, path, *boundary)
-                                 : co_await receive_raw(exchange, upload, path);
-  if (!received)
-    co_return co_await exchange.respond_error(status_of(received.error()), received.error().message);
-  co_await exchange.respond(200, "application/json", upload.answer());
+Task<void> FileService::compose(Exchange exchange) {
+  const auto body = co_await http::read_all(exchange.connection.body(), compose_body_max);
+  if (!body && body.error().code == Code::exhausted)
+    co_return co_await exchange.respond_error(413, body.error().message);
+  if (!body) co_return co_await respond_failure(exchange, body.error());
+  auto request = parse_compose(*body);
+  if (!request) co_return co_await respond_failure(exchange, request.error());
+  const auto user = user_called(request->username);
+  if (!user) co_return co_await respond_failure(exchange, user.error());
+  const auto resolve = [&](std::string_view path) {
+    return resolve_path(path_of_text(path), *user, state_.default_workdir);
+  };
+  const auto destination = resolve(request->destination);
+  if (!destination) co_return co_await respond_failure(exchange, destination.error());
+  for (std::string& source : request->sources) {
+    auto path = resolve(source);
+    if (!path) co_return co_await respond_failure(exchange, path.error());
+    source = *std::move(path);
+  }
+  const auto composed = co_await compose_files(std::move(request->sources), *destination, *user);
+  if (!composed) co_return co_await respond_failure(exchange, composed.error());
+  co_await exchange.respond(200, "application/json", to_text(written_file_json(*destination, {})));
+}
+
+std::optional<std::string> file_access_refusal(const http::RequestHead& head, std::string_view token,
+                                               std::int64_t now_seconds) {
+  if (token.empty()) return std::nullopt;
+  if (const auto given = head.fields.get("X-Access-Token")) {
+    if (equal_in_constant_time(*given, token)) return std::nullopt;
+    return "access token present in header but does not match";
+  }
+  const auto value = [&](std::string_view name) {
+    return http::query_value(head.query(), name).value_or("");
+  };
+  const bool reads = head.method == "GET" || head.method == "HEAD";
+  const SignedFileRequest request{.operation = reads ? FileOperation::read : FileOperation::write,
+                                  .path = value("path"),
+                                  .username = value("username"),
+                                  .signature = value("signature"),
+                                  .expiration = value("signature_expiration")};
+  if (request.signature.empty()) return "missing signature query parameter";
+  if (!FileSignature(request).made_with(token)) return "invalid signature";
+  if (has_expired(request, now_seconds)) return "signature is already expired";
+  return std::nullopt;
 }
 
 }  // namespace space::guest

@@ -8,6 +8,7 @@ namespace {
 
 constexpr Millis idle_limit{640'000};  // longer than any proxy's in front
 constexpr std::string_view process_prefix = "/process.Process/";
+constexpr std::string_view filesystem_prefix = "/filesystem.Filesystem/";
 
 }  // namespace
 
@@ -37,31 +38,36 @@ Task<void> HttpService::route(Exchange exchange) {
   if (!token_matches(head))
     co_return co_await exchange.respond_error(
         401, "unauthorized access, please provide a valid access token or method signing if supported");
-  if (path.starts_with(process_prefix)) {
+  if (path.starts_with(process_prefix) || path.starts_with(filesystem_prefix)) {
     if (head.method != "POST") co_return co_await exchange.respond_error(405, "use POST");
-    co_return co_await processes_.handle(exchange, std::string(path.substr(process_prefix.size())));
+    if (path.starts_with(process_prefix))
+      co_return co_await processes_.handle(exchange, std::string(path.substr(process_prefix.size())));
+    co_return co_await filesystem_.handle(exchange, std::string(path.substr(filesystem_prefix.size())));
   }
   if (path == "/envs" && head.method == "GET") {
     JsonObject variables;
     for (const auto& [name, value] : state_.environment) variables[name] = value;
     co_return co_await exchange.respond(200, "application/json", to_text(variables));
   }
+  if (path == "/metrics" && head.method == "GET") co_return co_await metrics(exchange);
+  if (path == "/files/compose" && head.method == "POST") co_return co_await files_.compose(exchange);
   co_await exchange.respond_error(404, fmt::format("no route {} {}", head.method, path));
 }
 
-// /files may be used without the token by a signed URL; such a URL is not known yet, so it never matches.
 Task<void> HttpService::files(Exchange exchange) {
   const http::RequestHead& head = exchange.head;
-  if (!token_matches(head)) {
-    const bool has_token = head.fields.get("X-Access-Token").has_value();
-    const bool has_signature = http::query_value(head.query(), "signature").has_value();
-    co_return co_await exchange.respond_error(
-        401, has_token ? "access token present in header but does not match"
-                       : (has_signature ? "invalid signature" : "missing signature query parameter"));
-  }
-  if (head.method == "GET") co_return co_await files_.read(exchange);
+  const auto now = std::chrono::floor<std::chrono::seconds>(system_clock().wall());
+  auto refusal = file_access_refusal(head, state_.access_token.reveal(), now.time_since_epoch().count());
+  if (refusal) co_return co_await exchange.respond_error(401, *std::move(refusal));
+  if (head.method == "GET" || head.method == "HEAD") co_return co_await files_.read(exchange);
   if (head.method == "POST") co_return co_await files_.write(exchange);
-  co_await exchange.respond_error(405, "use GET or POST");
+  co_await exchange.respond_error(405, "use GET, HEAD or POST");
+}
+
+Task<void> HttpService::metrics(Exchange exchange) {
+  const auto figures = metrics_.read();
+  if (!figures) co_return co_await exchange.respond_error(500, figures.error().message);
+  co_await exchange.respond(200, "application/json", to_text(*figures));
 }
 
 Task<void> HttpService::preflight(Exchange exchange) {
