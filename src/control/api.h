@@ -4,6 +4,7 @@
 #include <string>
 
 #include "control/auth.h"
+#include "control/log_query.h"
 #include "control/node_link.h"
 #include "control/router.h"
 #include "control/sandbox_service.h"
@@ -53,6 +54,10 @@ class Api {
   Task<Reply> list_templates();
   Task<Reply> add_template(ApiRequest request);
   Task<Reply> remove_template(ApiRequest request);
+  // api_observation.cc
+  Task<Reply> logs(ApiRequest request, LogRoute route);
+  Task<Reply> sandbox_stats(ApiRequest request);
+  Task<Reply> all_stats(ApiRequest request);
   // api.cc
   Reply node_info() const;
 

@@ -69,7 +69,33 @@ Task<CallResponse> FakeNode::call(CallRequest request) {
     templates.insert(*require_text(*body, "digest"));
     co_return ok({{"name", "base"}, {"shape", {{"vcpus", 1}, {"memory_mib", 512}, {"disk_mib", 4096}}}});
   }
-  co_return refusal({Code::not_found, request.path});
+  co_return observe(request.path, *body);
+}
+
+CallResponse FakeNode::observe(const std::string& path, const JsonObject& body) {
+  if (path == "/node/stats") return stats_of_all(body);
+  const std::string id = require_text(body, "id").value_or("");
+  if (path == "/node/sandbox/stats") return ok(stats[id]);
+  if (path == "/node/sandbox/activity") {
+    called.push_back(id);
+    return ok({});
+  }
+  if (path == "/node/sandbox/logs") {
+    log_request = body;
+    return ok({{"entries", logs[id]}, {"next", 0}});
+  }
+  return refusal({Code::not_found, path});
+}
+
+CallResponse FakeNode::stats_of_all(const JsonObject& body) const {
+  JsonArray answers;
+  for (const Json& id : body.at("ids").as_array())
+    if (const auto found = stats.find(std::string(id.as_string())); found != stats.end()) {
+      JsonObject entry = found->second;
+      entry["id"] = id;
+      answers.push_back(std::move(entry));
+    }
+  return ok({{"sandboxes", std::move(answers)}});
 }
 
 Task<CallResponse> FakeNode::create(JsonObject body) {

@@ -30,6 +30,10 @@ class FakeNode {
   int refusals_left = 0;              // dials to port 7000 that are refused before one works
   int tunnels_open = 0;
   std::vector<std::string> created, deleted;
+  std::vector<std::string> called;          // told that a client called it
+  std::map<std::string, JsonObject> stats;  // answers, by sandbox; none: its guest is silent
+  std::map<std::string, JsonArray> logs;    // entries, by sandbox
+  JsonObject log_request;                   // the last one
 
   // Serves a session over `transport` until it ends.
   Task<void> serve(StreamPtr transport);
@@ -42,6 +46,8 @@ class FakeNode {
   Task<CallResponse> events(JsonObject body);
   CallResponse remove(const JsonObject& body);
   CallResponse list() const;
+  CallResponse stats_of_all(const JsonObject& body) const;
+  CallResponse observe(const std::string& path, const JsonObject& body);
   Task<Result<H2Handlers::Tunnel>> connect(std::string authority);
   Task<void> tunnel(StreamPtr stream, std::string id);
   Task<bool> answer(http::ServerConnection& connection, http::RequestHead head, std::string id);

@@ -1,15 +1,21 @@
-// The query of a listing. A cursor made from what was accepted must be accepted and say the same.
+// The queries of listings and logs. A cursor made from what was accepted must be accepted and say the same.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 
 #include "control/list_query.h"
+#include "control/log_query.h"
 
 using namespace space;
 using namespace space::control;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto query = parse_list_query({reinterpret_cast<const char*>(data), size});
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  for (const LogRoute route : {LogRoute::v1, LogRoute::v2})
+    if (const auto logs = parse_log_query(text, route);
+        logs && (logs->limit < 1 || logs->limit > log_lines_max || logs->wait_ms > 20'000))
+      std::abort();
+  const auto query = parse_list_query(text);
   if (!query) return 0;
   if (query->limit < 1 || query->limit > page_limit_max || query->states.empty()) std::abort();
   if (!query->after) return 0;

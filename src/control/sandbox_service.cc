@@ -211,6 +211,7 @@ Task<Result<store::Sandbox>> SandboxService::connect(std::string team, std::stri
   SPACE_CO_TRY(const LivePtr live, co_await running(team, id));
   if (in_transition(live->row.state))
     co_return fail(Code::conflict, "Sandbox {} is still starting. Try again in a moment", id);
+  note_call(id);
   const Wall wanted = clock_.wall() + std::chrono::seconds(std::min(timeout_s, limits_.timeout_max_s));
   if (wanted <= live->row.end_at) co_return live->row;
   co_return co_await move_end(live, wanted);
@@ -219,6 +220,7 @@ Task<Result<store::Sandbox>> SandboxService::connect(std::string team, std::stri
 Task<Result<store::Sandbox>> SandboxService::set_timeout(std::string team, std::string id,
                                                          std::int64_t timeout_s) {
   SPACE_CO_TRY(const LivePtr live, co_await running(team, id));
+  note_call(id);
   const Wall latest = live->row.started_at + std::chrono::seconds(limits_.timeout_max_s);
   const Wall wanted = clock_.wall() + std::chrono::seconds(std::min(timeout_s, limits_.timeout_max_s));
   co_return co_await move_end(live, std::min(wanted, latest));

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "control/api_error.h"
 #include "control/create_request.h"
@@ -29,6 +30,12 @@ struct ServiceLimits {
 struct DataPlaneTarget {
   std::string traffic_token;      // needed on all ports but the daemon's; "" = public
   std::string mask_request_host;  // "" = none
+};
+
+// A sandbox, and what the node said of it; empty when it said nothing.
+struct Observed {
+  store::Sandbox row;
+  JsonObject answer;
 };
 
 class SandboxService final : public NodeObserver {
@@ -52,6 +59,11 @@ class SandboxService final : public NodeObserver {
   // Returns once nothing of it is left on the node, or with the deletion promised and under way.
   Task<Result<void>> remove(std::string team, std::string id);
 
+  // sandbox_observation.cc. What the node knows, in its own words (api/node-rpc.md).
+  Task<Result<Observed>> stats(std::string team, std::string id);
+  Task<Result<std::vector<Observed>>> all_stats(std::string team);  // of those that run
+  Task<Result<JsonObject>> logs(std::string team, JsonObject request);
+
   // nullopt: not here. Any caller: the data plane has no teams.
   std::optional<DataPlaneTarget> data_plane_target(const std::string& id) const;
 
@@ -69,6 +81,9 @@ class SandboxService final : public NodeObserver {
     std::string reason;
   };
 
+  Task<Result<JsonObject>> ask_node(std::string call, JsonObject request, Deadline deadline);
+  // Tells the node that a client called; nobody waits for it.
+  void note_call(const std::string& id);
   LivePtr find_live(const std::string& team, const std::string& id) const;
   Task<Result<LivePtr>> running(std::string team, std::string id);
   store::Sandbox new_row(const store::Team& team, const store::Template& source,
