@@ -27,13 +27,18 @@ Result<void> write_control(int folder, const char* name, std::string_view value)
   return write_all(fd.get(), as_bytes(value));
 }
 
-Result<std::uint64_t> read_number(int folder, const char* name, std::string_view key) {
+Result<std::string> read_control(int folder, const char* name) {
   const Fd fd(::openat(folder, name, O_RDONLY | O_CLOEXEC));
   if (!fd) return fail_errno(errno, fmt::format("open {}", name));
   std::array<char, 4096> text;
   const ssize_t count = ::read(fd.get(), text.data(), text.size());
   if (count < 0) return fail_errno(errno, fmt::format("read {}", name));
-  const auto value = keyed_number({text.data(), static_cast<std::size_t>(count)}, key);
+  return std::string(text.data(), static_cast<std::size_t>(count));
+}
+
+Result<std::uint64_t> read_number(int folder, const char* name, std::string_view key) {
+  SPACE_TRY(const std::string text, read_control(folder, name));
+  const auto value = keyed_number(text, key);
   if (!value) return fail(Code::internal, "{} has no {}", name, key);
   return *value;
 }
@@ -97,6 +102,14 @@ Result<void> Cgroups::thaw() {
 
 Result<std::uint64_t> Cgroups::cpu_used_us() const {
   return read_number(user_.get(), "cpu.stat", "usage_usec");
+}
+
+Result<std::uint64_t> Cgroups::tasks() const {
+  SPACE_TRY(const std::string text, read_control(user_.get(), "pids.current"));
+  std::uint64_t count = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), count).ec != std::errc())
+    return fail(Code::internal, "pids.current is no number");
+  return count;
 }
 
 Result<bool> Cgroups::populated() const {

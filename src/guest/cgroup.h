@@ -22,6 +22,7 @@ class Cgroups {
   Result<void> thaw();
   // Of the user cgroup, since boot.
   Result<std::uint64_t> cpu_used_us() const;
+  Result<std::uint64_t> tasks() const;  // threads of the user cgroup
   Result<bool> populated() const;
 
  private:

@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "guest/activity_json.h"
 #include "guest/clock_entropy.h"
 #include "guest/guest_stats.h"
 #include "guest/identity.h"
@@ -132,10 +133,19 @@ Result<JsonObject> ControlCalls::thaw() {
 
 Result<JsonObject> ControlCalls::stats() const {
   SPACE_TRY(const GuestStats stats, read_guest_stats());
-  return JsonObject{{"cpu_count", stats.cpu_count},    {"cpu_used_us", stats.cpu_used_us},
-                    {"mem_total", stats.memory_total}, {"mem_used", stats.memory_used},
-                    {"mem_cache", stats.memory_cache}, {"disk_total", stats.disk_total},
-                    {"disk_used", stats.disk_used},    {"processes", table_.running().size()}};
+  SPACE_TRY(JsonObject activity, this->activity());
+  std::uint64_t tasks = 0;
+  if (around_.cgroups != nullptr) tasks = around_.cgroups->tasks().value_or(0);
+  return JsonObject{{"cpu_count", stats.cpu_count},
+                    {"cpu_used_us", stats.cpu_used_us},
+                    {"mem_total", stats.memory_total},
+                    {"mem_used", stats.memory_used},
+                    {"mem_cache", stats.memory_cache},
+                    {"disk_total", stats.disk_total},
+                    {"disk_used", stats.disk_used},
+                    {"processes", table_.running().size()},
+                    {"tasks", tasks},
+                    {"activity", std::move(activity)}};
 }
 
 Result<JsonObject> ControlCalls::activity() const {
@@ -143,10 +153,7 @@ Result<JsonObject> ControlCalls::activity() const {
   if (around_.cgroups != nullptr) {
     SPACE_TRY(cpu_used_us, around_.cgroups->cpu_used_us());
   }
-  return JsonObject{{"cpu_used_us", cpu_used_us},
-                    {"streams", around_.open_tunnels()},
-                    {"leases", JsonArray()},
-                    {"wake_at_us", nullptr}};
+  return activity_json(state_, cpu_used_us, around_.open_tunnels());
 }
 
 Result<JsonObject> ControlCalls::shutdown(const JsonObject& message) {

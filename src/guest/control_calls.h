@@ -21,6 +21,8 @@ class ControlCalls {
       : state_(state), table_(table), around_(std::move(surroundings)) {}
 
   Task<CallResponse> handle(CallRequest request);
+  // The answer of `activity`.
+  Result<JsonObject> activity() const;
 
  private:
   Task<Result<JsonObject>> dispatch(std::string name, JsonObject message);
@@ -31,7 +33,6 @@ class ControlCalls {
   Task<Result<JsonObject>> quiesce(JsonObject message);
   Result<JsonObject> thaw();
   Result<JsonObject> stats() const;
-  Result<JsonObject> activity() const;
   Result<JsonObject> shutdown(const JsonObject& message);
 
   GuestState& state_;

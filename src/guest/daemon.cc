@@ -1,6 +1,10 @@
 #include "guest/daemon.h"
 
+#include <sys/stat.h>
+
 #include <csignal>
+#include <functional>
+#include <memory>
 
 #include "base/log.h"
 #include "guest/init.h"
@@ -11,6 +15,41 @@ namespace {
 
 constexpr Millis port_wait{60'000};
 constexpr Millis answer_time{50};  // for the host to hear that the machine will stop
+
+constexpr std::size_t tcp_clients_max = 4096;
+constexpr std::size_t loopback_clients_max = 256;  // any program of the sandbox may hold some
+constexpr int local_queue = 64;
+
+using Serve = std::function<Task<void>(StreamPtr)>;
+
+struct Room {
+  explicit Room(const Executor& executor) : left(executor) {}
+  std::size_t clients = 0;
+  Event left;
+};
+
+Task<void> serve_client(std::shared_ptr<Room> room, Task<void> client) {
+  co_await std::move(client);
+  --room->clients;
+  room->left.notify_all();
+}
+
+// At most `clients_max` at a time; the others wait in the listener's queue.
+Task<void> accept_clients(Executor executor, std::unique_ptr<Listener> listener, std::size_t clients_max,
+                          Serve serve) {
+  const auto room = std::make_shared<Room>(executor);
+  for (;;) {
+    while (room->clients >= clients_max) co_await room->left.wait();
+    auto client = co_await listener->accept();
+    if (client) {
+      ++room->clients;
+      spawn(executor, "client", serve_client(room, serve(*std::move(client))));
+    } else {
+      log::warn("cannot accept", {log::Field(client.error())});
+      co_await sleep_for(Millis(100));  // out of descriptors: give some time to come back
+    }
+  }
+}
 
 Task<void> stop_soon(bool reboot, bool is_init) {
   co_await sleep_for(answer_time);
@@ -43,8 +82,29 @@ Result<void> Daemon::serve_channel(const std::string& cgroup_root, bool is_init)
                                                         stop_soon(reboot, is_init));
                                                 }});
   channel_.emplace(http_, *calls_);
+  serve_programs();
   spawn(executor_, "channel", run_channel(is_init));
   return {};
+}
+
+void Daemon::serve_programs() {
+  // Neither is worth a sandbox that does not start: a template may have something else at its place.
+  if (auto http = listen_tcp(executor_, "127.0.0.1", daemon_port)) {
+    spawn(executor_, "accept on loopback",
+          accept_clients(executor_, *std::move(http), loopback_clients_max,
+                         [this](StreamPtr client) { return http_.serve(std::move(client)); }));
+  } else {
+    log::warn("not listening on loopback", {log::Field(http.error())});
+  }
+  local_.emplace(state_, [this] { return calls_->activity(); });
+  ::mkdir("/run/space", 0755);
+  if (auto local = listen_unix(executor_, LocalService::socket_path, 0666, local_queue)) {
+    spawn(executor_, "accept on guest.sock",
+          accept_clients(executor_, *std::move(local), LocalService::connections_max,
+                         [this](StreamPtr client) { return local_->serve(std::move(client)); }));
+  } else {
+    log::warn("no guest.sock", {log::Field(local.error())});
+  }
 }
 
 Task<void> Daemon::run_channel(bool is_init) {
@@ -62,20 +122,10 @@ Result<void> Daemon::serve_tcp(const std::string& address, std::uint16_t port) {
   auto listener = listen_tcp(executor_, address, port);
   if (!listener) return std::unexpected(std::move(listener).error());
   log::info("listening", {{"address", address}, {"port", (*listener)->port()}});
-  spawn(executor_, "accept clients", accept_clients(*std::move(listener)));
+  spawn(executor_, "accept clients",
+        accept_clients(executor_, *std::move(listener), tcp_clients_max,
+                       [this](StreamPtr client) { return http_.serve(std::move(client)); }));
   return {};
-}
-
-Task<void> Daemon::accept_clients(std::unique_ptr<Listener> listener) {
-  for (;;) {
-    auto client = co_await listener->accept();
-    if (client) {
-      spawn(executor_, "client", http_.serve(*std::move(client)));
-    } else {
-      log::warn("cannot accept", {log::Field(client.error())});
-      co_await sleep_for(Millis(100));  // out of descriptors: give some time to come back
-    }
-  }
 }
 
 }  // namespace space::guest

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "guest/channel_service.h"
+#include "guest/local_service.h"
 
 namespace space::guest {
 
@@ -20,7 +21,8 @@ class Daemon {
 
  private:
   Task<void> run_channel(bool is_init);
-  Task<void> accept_clients(std::unique_ptr<Listener> listener);
+  // The doors for programs of the sandbox: the HTTP API on its loopback, and guest.sock.
+  void serve_programs();
 
   boost::asio::io_context& loop_;
   Executor executor_;
@@ -30,6 +32,7 @@ class Daemon {
   std::optional<Cgroups> cgroups_;
   std::optional<ControlCalls> calls_;
   std::optional<ChannelService> channel_;
+  std::optional<LocalService> local_;
 };
 
 }  // namespace space::guest

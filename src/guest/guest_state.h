@@ -1,11 +1,14 @@
-// What the whole daemon shares: who the sandbox is and what its programs start with. Set by control calls.
+// What the whole daemon shares: who the sandbox is and what its programs start with. Set by control calls;
+// leases and the wake-up time by programs of the sandbox.
 #pragma once
 
 #include <string>
 
 #include "base/secret.h"
 #include "guest/environment.h"
+#include "guest/leases.h"
 #include "guest/users.h"
+#include "guest/wake_up.h"
 #include "net/task.h"
 
 namespace space::guest {
@@ -19,6 +22,8 @@ struct GuestState {
   std::string default_workdir;
   std::string path{default_path};
   UserDatabase users;
+  Leases leases;
+  WakeUp wake_up;
 
   int user_cgroup_fd = -1;       // folder of the cgroup programs start in; -1: none
   bool reset_oom_score = false;  // the daemon protected itself, programs must not inherit that
