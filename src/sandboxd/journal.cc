@@ -5,9 +5,9 @@
 namespace space {
 namespace {
 
-constexpr std::int64_t current_schema = 1;
+constexpr std::int64_t current_schema = 2;
 
-constexpr const char* schema = R"(
+constexpr const char* first_schema = R"(
 CREATE TABLE node(
   id TEXT NOT NULL
 );
@@ -25,6 +25,7 @@ CREATE TABLE sandboxes(
   epoch      INTEGER NOT NULL DEFAULT 0  -- of the last channel attach
 ) WITHOUT ROWID;
 )";
+constexpr const char* second_schema = "ALTER TABLE sandboxes ADD COLUMN wake_at INTEGER";  // milliseconds
 
 Result<void> migrate(Sqlite& db) {
   SPACE_TRY(const std::int64_t version, db.schema_version());
@@ -32,9 +33,12 @@ Result<void> migrate(Sqlite& db) {
   if (version > current_schema)
     return fail(Code::conflict, "the journal has schema {}, this program knows {}", version, current_schema);
   SPACE_TRY(Transaction transaction, db.begin());
-  SPACE_CHECK(db.execute(schema));
-  SPACE_TRY(Statement insert, db.prepare("INSERT INTO node(id) VALUES (?)"));
-  SPACE_CHECK(insert.bind("n" + to_hex(random_bytes(8))).run());
+  if (version < 1) {
+    SPACE_CHECK(db.execute(first_schema));
+    SPACE_TRY(Statement insert, db.prepare("INSERT INTO node(id) VALUES (?)"));
+    SPACE_CHECK(insert.bind("n" + to_hex(random_bytes(8))).run());
+  }
+  SPACE_CHECK(db.execute(second_schema));
   SPACE_CHECK(db.set_schema_version(current_schema));
   return transaction.commit();
 }
@@ -58,6 +62,7 @@ Result<SandboxRecord> record_of(const Statement& row) {
   record.wanted = *wanted;
   record.reason = row.text(8);
   if (const auto started = row.optional_integer(9)) record.started_at = Wall(Millis(*started));
+  if (const auto wake = row.optional_integer(10)) record.wake_at = Wall(Millis(*wake));
   return record;
 }
 
@@ -74,7 +79,7 @@ Result<Journal> Journal::open(const std::string& path) {
 Result<std::vector<SandboxRecord>> Journal::sandboxes() {
   SPACE_TRY(Statement select,
             db_.prepare("SELECT id, generation, template, vcpus, memory_mib, disk_mib, state, wanted,"
-                        " reason, started_at FROM sandboxes ORDER BY id"));
+                        " reason, started_at, wake_at FROM sandboxes ORDER BY id"));
   std::vector<SandboxRecord> records;
   while (true) {
     SPACE_TRY(const bool found, select.step());
@@ -99,6 +104,11 @@ Result<void> Journal::update(const SandboxRecord& r) {
             db_.prepare("UPDATE sandboxes SET state=?, wanted=?, reason=?, started_at=? WHERE id=?"));
   return update.bind(to_string(r.state), to_string(r.wanted), r.reason, milliseconds(r.started_at), r.id)
       .run();
+}
+
+Result<void> Journal::set_wake_at(const std::string& id, std::optional<Wall> wake_at) {
+  SPACE_TRY(Statement update, db_.prepare("UPDATE sandboxes SET wake_at=? WHERE id=?"));
+  return update.bind(milliseconds(wake_at), id).run();
 }
 
 Result<void> Journal::erase(const std::string& id) {

@@ -26,6 +26,7 @@ struct SandboxRecord {
   Wanted wanted = Wanted::running;
   std::string reason;              // why, where a state needs it
   std::optional<Wall> started_at;  // when it became running
+  std::optional<Wall> wake_at;     // when its guest wants to run again, if it sleeps by then
 };
 
 class Journal {
@@ -36,7 +37,8 @@ class Journal {
   Result<std::vector<SandboxRecord>> sandboxes();
   Result<void> insert(const SandboxRecord& record);  // conflict: the id is there
   Result<void> update(const SandboxRecord& record);  // state, wanted, reason, started_at
-  Result<void> erase(const std::string& id);         // also an unknown one
+  Result<void> set_wake_at(const std::string& id, std::optional<Wall> wake_at);
+  Result<void> erase(const std::string& id);  // also an unknown one
   // The number of the next attach of a sandbox's channel, never given twice.
   Result<std::uint64_t> next_epoch(const std::string& id);
 

@@ -198,6 +198,12 @@ Task<Result<void>> Machine::while_alive(Task<Result<void>> task) {
   co_return *std::move(outcome);
 }
 
+Task<Result<std::string>> Machine::console_text(Deadline deadline) {
+  const auto self = shared_from_this();
+  if (dead_ || !qmp_ || qmp_->closed()) co_return fail(Code::unavailable, "the VMM cannot be asked");
+  co_return co_await qmp_->console_text(deadline);
+}
+
 Task<std::string> Machine::cause_of_death() {
   const Deadline deadline = Deadline::after(cause_limit);
   while (true) {

@@ -47,6 +47,8 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   bool dead() const { return dead_; }
   // Its disk found no space on the pool: the VM stands still, and goes on by itself once there is some.
   bool out_of_disk() const { return out_of_disk_; }
+  // What its guest wrote to its console since the last call. unavailable: the VMM cannot be asked at present.
+  Task<Result<std::string>> console_text(Deadline deadline);
   // After the death: its cause, as far as the node manager can tell.
   Task<std::string> cause_of_death();
   pid_t pid() const { return pid_; }

@@ -21,6 +21,10 @@ space::NodeOptions parse(int argc, char** argv) {
   app.add_option("--run", options.run_folder, "folder for sockets")->capture_default_str();
   app.add_option("--accelerator", accelerator, "auto probes KVM")
       ->check(CLI::IsMember({"auto", "tcg", "kvm"}));
+  app.add_option("--sample-interval", options.sample_interval_s,
+                 "seconds between two samples of a sandbox's activity")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3600));
   app.add_option("--memory-limit-mib", options.memory_limit_mib,
                  "memory promised to sandboxes at most (0: nine tenths of the machine's)")
       ->check(CLI::NonNegativeNumber);

@@ -19,11 +19,18 @@ Result<void> check(const CreateRequest& request) {
 
 }  // namespace
 
-Manager::Manager(Machine::Host host, Journal& journal, EventLog& events, std::int64_t memory_limit_mib)
-    : host_(std::move(host)), journal_(journal), events_(events), memory_limit_mib_(memory_limit_mib) {}
+Manager::Manager(Machine::Host host, Journal& journal, EventLog& events, SandboxLogs& logs,
+                 SandboxMeter::Pace pace, std::int64_t memory_limit_mib)
+    : host_(std::move(host)),
+      journal_(journal),
+      events_(events),
+      logs_(logs),
+      pace_(pace),
+      memory_limit_mib_(memory_limit_mib) {}
 
 std::shared_ptr<Sandbox> Manager::add(SandboxRecord record) {
-  Sandbox::Node node{host_, journal_, events_, [this](const std::string& id) { sandboxes_.erase(id); }};
+  Sandbox::Node node{host_, journal_, events_,
+                     logs_, pace_,    [this](const std::string& id) { sandboxes_.erase(id); }};
   const std::string id = record.id;
   return sandboxes_[id] = Sandbox::make(std::move(node), std::move(record));
 }

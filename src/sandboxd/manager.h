@@ -22,7 +22,8 @@ struct CreateRequest {
 class Manager {
  public:
   // The journal and what else is referred to outlive the manager; it outlives the loop's tasks.
-  Manager(Machine::Host host, Journal& journal, EventLog& events, std::int64_t memory_limit_mib);
+  Manager(Machine::Host host, Journal& journal, EventLog& events, SandboxLogs& logs, SandboxMeter::Pace pace,
+          std::int64_t memory_limit_mib);
 
   // Before anything else. Waits for the node manager.
   Task<Result<void>> reconcile(Deadline deadline);
@@ -36,6 +37,8 @@ class Manager {
   // nullptr: unknown, or being deleted.
   std::shared_ptr<Sandbox> find(const std::string& id) const;
   std::vector<std::shared_ptr<Sandbox>> list() const;  // ordered by id
+  // Also of a sandbox that ended not long ago; nullptr: none.
+  std::shared_ptr<SandboxLog> log(const std::string& id) const { return logs_.find(id); }
 
  private:
   std::shared_ptr<Sandbox> add(SandboxRecord record);
@@ -45,6 +48,8 @@ class Manager {
   Machine::Host host_;
   Journal& journal_;
   EventLog& events_;
+  SandboxLogs& logs_;
+  SandboxMeter::Pace pace_;
   std::int64_t memory_limit_mib_;
   std::map<std::string, std::shared_ptr<Sandbox>> sandboxes_;
 };

@@ -14,6 +14,7 @@ struct NodeOptions {
   std::string state_folder = "/var/lib/space";
   std::string run_folder = "/run/space";
   std::optional<MachineAccelerator> accelerator;  // unset: probe
+  std::int64_t sample_interval_s = 30;            // between two looks at a guest nobody watches
   std::int64_t memory_limit_mib = 0;              // promised to sandboxes at most; 0: by the machine's size
 };
 
@@ -33,6 +34,7 @@ class Node {
   Fd lock_;
   Journal journal_;
   EventLog events_;
+  SandboxLogs logs_;
   NodedClient noded_;
   Machine::Host host_;
   Manager manager_;

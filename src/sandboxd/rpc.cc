@@ -16,7 +16,12 @@ using namespace std::chrono_literals;
 constexpr std::string_view version = "0.1.0";
 constexpr Millis verb_limit = 10s;
 constexpr Millis delete_limit = 60s;
-constexpr Millis stats_limit = 10s;
+constexpr Millis stats_limit = 6s;
+constexpr Millis all_stats_limit = 2s;
+constexpr Millis log_poll = 1s;
+constexpr std::size_t stats_ids_max = 1000;
+constexpr std::int64_t log_limit_max = 1000;
+constexpr std::size_t search_bytes_max = 256;
 constexpr Millis import_limit = 10min;
 constexpr std::int64_t wait_ms_max = 30'000;
 constexpr std::int64_t integer_max = std::int64_t{1} << 53;  // exact in every JSON reader
@@ -32,8 +37,10 @@ JsonObject to_json(const Sandbox& sandbox) {
                     {"disk_mib", record.shape.disk_mib},
                     {"reason", sandbox.reason()},
                     {"started_at", nullptr},
+                    {"wake_at", nullptr},
                     {"pid", nullptr}};
   if (record.started_at) object["started_at"] = to_rfc3339(*record.started_at);
+  if (record.wake_at) object["wake_at"] = to_rfc3339(*record.wake_at);
   if (sandbox.pid() != 0) object["pid"] = sandbox.pid();
   return object;
 }
@@ -44,6 +51,37 @@ JsonObject to_json(const SandboxEvent& event) {
           {"state", to_string(event.state)},
           {"reason", event.reason},
           {"at", to_rfc3339(event.at)}};
+}
+
+JsonObject to_json(const LogEntry& entry) {
+  JsonObject fields;
+  for (const auto& [name, value] : entry.fields) fields[name] = value;
+  return {{"sequence", entry.sequence},
+          {"level", to_string(entry.level)},
+          {"message", entry.message},
+          {"fields", std::move(fields)}};
+}
+
+Result<LogQuery> parse_log_query(const JsonObject& body) {
+  LogQuery query;
+  SPACE_TRY(const auto after, int_member(body, "after", 0, integer_max));
+  SPACE_TRY(const auto before, int_member(body, "before", 0, integer_max));
+  SPACE_TRY(const auto limit, int_member(body, "limit", 1, log_limit_max));
+  SPACE_TRY(const auto backward, bool_member(body, "backward"));
+  SPACE_TRY(const auto level, text_member(body, "level"));
+  SPACE_TRY(auto search, text_member(body, "search"));
+  query.search = std::move(search).value_or("");
+  if (query.search.size() > search_bytes_max)
+    return fail(Code::invalid_argument, "'search' is longer than {} bytes", search_bytes_max);
+  if (after) query.after = static_cast<std::uint64_t>(*after);
+  if (before) query.before = static_cast<std::uint64_t>(*before);
+  if (limit) query.limit = static_cast<std::size_t>(*limit);
+  query.backward = backward.value_or(false);
+  if (!level) return query;
+  const auto known = log_level_from(*level);
+  if (!known) return fail(Code::invalid_argument, "'level' must be debug, info, warn or error");
+  query.level = *known;
+  return query;
 }
 
 Result<GuestInit> parse_guest_init(const JsonObject& body) {
@@ -110,13 +148,16 @@ Task<CallResponse> NodeRpc::call(CallRequest request) {
 
 NodeRpc::Answer NodeRpc::dispatch(std::string path, JsonObject body) {
   using Method = Answer (NodeRpc::*)(JsonObject);
-  static constexpr std::array<std::pair<std::string_view, Method>, 10> methods = {{
+  static constexpr std::array<std::pair<std::string_view, Method>, 13> methods = {{
       {"/node/hello", &NodeRpc::hello},
       {"/node/sandbox/create", &NodeRpc::create},
       {"/node/sandbox/delete", &NodeRpc::remove},
       {"/node/sandbox/get", &NodeRpc::get},
       {"/node/sandbox/list", &NodeRpc::list},
       {"/node/sandbox/stats", &NodeRpc::stats},
+      {"/node/sandbox/activity", &NodeRpc::activity},
+      {"/node/sandbox/logs", &NodeRpc::logs},
+      {"/node/stats", &NodeRpc::all_stats},
       {"/node/events", &NodeRpc::events},
       {"/node/template/list", &NodeRpc::list_templates},
       {"/node/template/import", &NodeRpc::import_template},
@@ -163,9 +204,60 @@ NodeRpc::Answer NodeRpc::list(JsonObject) {
 
 NodeRpc::Answer NodeRpc::stats(JsonObject body) {
   SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
-  SPACE_CO_TRY(JsonObject stats, co_await sandbox->stats(Deadline::after(stats_limit)));
-  stats["sampled_at"] = to_rfc3339(system_clock().wall());
-  co_return stats;
+  if (!serves(sandbox->record().state))
+    co_return fail(Code::unavailable, "sandbox {} is not running: {}", sandbox->record().id,
+                   sandbox->reason());
+  co_await sandbox->meter().refresh(Deadline::after(stats_limit));
+  co_return sandbox->meter().stats();
+}
+
+// All are asked at once and waited for together: one silent guest costs the others nothing.
+NodeRpc::Answer NodeRpc::all_stats(JsonObject body) {
+  SPACE_CO_TRY(const JsonArray* ids, array_member(body, "ids"));
+  if (ids == nullptr || ids->size() > stats_ids_max)
+    co_return fail(Code::invalid_argument, "'ids' must hold at most {} ids", stats_ids_max);
+  std::vector<std::shared_ptr<Sandbox>> sandboxes;
+  for (const Json& id : *ids)
+    if (const auto* text = id.if_string())
+      if (auto sandbox = parts_.manager.find(std::string(*text)); sandbox && serves(sandbox->record().state))
+        sandboxes.push_back(std::move(sandbox));
+  const Deadline deadline = Deadline::after(all_stats_limit);
+  for (const auto& sandbox : sandboxes) sandbox->meter().look();
+  JsonArray answers;
+  for (const auto& sandbox : sandboxes) {
+    co_await sandbox->meter().refresh(deadline);
+    JsonObject entry = sandbox->meter().stats();
+    entry["id"] = sandbox->record().id;
+    answers.push_back(std::move(entry));
+  }
+  co_return JsonObject{{"sandboxes", std::move(answers)}};
+}
+
+NodeRpc::Answer NodeRpc::activity(JsonObject body) {
+  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_TRY(const auto call, bool_member(body, "call"));
+  if (call.value_or(false)) sandbox->meter().note_call();
+  co_return sandbox->meter().activity();
+}
+
+NodeRpc::Answer NodeRpc::logs(JsonObject body) {
+  SPACE_CO_TRY(const std::string id, require_text(body, "id"));
+  SPACE_CO_TRY(LogQuery query, parse_log_query(body));
+  SPACE_CO_TRY(const auto wait_ms, int_member(body, "wait_ms", 0, wait_ms_max));
+  const auto log = parts_.manager.log(id);
+  if (!log) co_return fail(Code::not_found, "there is no log of this sandbox here any more");
+  const Deadline deadline = Deadline::after(Millis(wait_ms.value_or(0)));
+  LogPage page;
+  while (true) {
+    if (const auto sandbox = parts_.manager.find(id)) co_await sandbox->read_console();
+    page = log->select(query);
+    if (!page.entries.empty() || query.backward || deadline.passed()) break;
+    query.after = page.next;
+    co_await log->wait(deadline.at_most(log_poll));
+  }
+  JsonArray entries;
+  for (const LogEntry& entry : page.entries) entries.push_back(to_json(entry));
+  co_return JsonObject{{"entries", std::move(entries)}, {"next", page.next}};
 }
 
 NodeRpc::Answer NodeRpc::events(JsonObject body) {

@@ -38,6 +38,9 @@ class NodeRpc {
   Answer get(JsonObject body);
   Answer list(JsonObject body);
   Answer stats(JsonObject body);
+  Answer all_stats(JsonObject body);
+  Answer activity(JsonObject body);
+  Answer logs(JsonObject body);
   Answer events(JsonObject body);
   Answer list_templates(JsonObject body);
   Answer import_template(JsonObject body);

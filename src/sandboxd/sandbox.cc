@@ -11,6 +11,8 @@ using namespace std::chrono_literals;
 
 // Between two attempts to remove what could not be removed.
 constexpr Millis retry_pause = 1s;
+constexpr Millis console_limit = 2s;
+constexpr Millis console_pause = 1s;
 
 Task<void> nothing() {
   co_return;
@@ -33,11 +35,42 @@ std::shared_ptr<Sandbox> Sandbox::make(Node node, SandboxRecord record) {
     if (const auto self = weak.lock()) self->on_machine_changed();
   };
   sandbox->machine_ = std::make_shared<Machine>(sandbox->node_.host, sandbox->record_.id, std::move(hooks));
+  sandbox->meter_ = std::make_shared<SandboxMeter>(sandbox->node_.host.executor, sandbox->meter_hooks(),
+                                                   sandbox->node_.pace, sandbox->record_.wake_at);
+  sandbox->log_ = sandbox->node_.logs.open(sandbox->record_.id);
   return sandbox;
 }
 
 Sandbox::Sandbox(Node node, SandboxRecord record)
     : node_(std::move(node)), record_(std::move(record)), changed_(node_.host.executor) {}
+
+SandboxMeter::Hooks Sandbox::meter_hooks() {
+  const std::weak_ptr<Sandbox> weak = weak_from_this();
+  SandboxMeter::Hooks hooks;
+  hooks.ask = [machine = machine_](std::string call, Deadline deadline) {
+    return machine->channel()->control(std::move(call), {}, deadline);
+  };
+  hooks.answers = [machine = machine_] {
+    return machine->channel()->session() != nullptr && machine->channel()->responsive();
+  };
+  hooks.vmm_pid = [machine = machine_] { return machine->pid(); };
+  hooks.tick = [weak] {
+    if (const auto self = weak.lock()) spawn(self->node_.host.executor, "console", self->read_console());
+  };
+  hooks.wake_at_changed = [weak](std::optional<Wall> wake_at) {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->record_.wake_at = wake_at;
+    if (const auto written = self->node_.journal.set_wake_at(self->record_.id, wake_at); !written)
+      log::error("journal write failed", {{"sandbox", self->record_.id}, log::Field(written.error())});
+  };
+  return hooks;
+}
+
+void Sandbox::note(LogLevel level, std::string message,
+                   std::vector<std::pair<std::string, std::string>> fields) {
+  log_->append(LogSource::node, level, std::move(message), std::move(fields));
+}
 
 void Sandbox::start(GuestInit init, MachineAccelerator accelerator) {
   begin(do_start(std::move(init), accelerator));
@@ -81,6 +114,11 @@ Task<void> Sandbox::live(Task<void> beginning) {
 Task<void> Sandbox::do_start(GuestInit init, MachineAccelerator accelerator) {
   const Monotonic begun = system_clock().monotonic();
   machine_->set_guest_init(std::move(init));
+  note(LogLevel::info, "sandbox created",
+       {{"template", record_.template_digest},
+        {"vcpus", std::to_string(record_.shape.vcpus)},
+        {"memory_mib", std::to_string(record_.shape.memory_mib)},
+        {"disk_mib", std::to_string(record_.shape.disk_mib)}});
   PlanOutcome outcome =
       co_await run_plan(plan_cold_start({record_.template_digest, record_.shape, accelerator}), *machine_);
   if (outcome.started) {
@@ -91,11 +129,14 @@ Task<void> Sandbox::do_start(GuestInit init, MachineAccelerator accelerator) {
   }
   if (outcome.started) {
     machine_->keep();
+    meter_->keep();
+    note(LogLevel::info, "sandbox started", {{"ms", std::to_string(since(begun))}});
     log::info("sandbox started", {{"sandbox", record_.id}, {"ms", since(begun)}, {"pid", machine_->pid()}});
   } else {
     leftovers_ = leftovers_ || !outcome.unwound;
     record_.started_at.reset();
     (void)change(Change::start_failed, outcome.started.error().message);
+    note(LogLevel::error, "sandbox did not start", {{"reason", outcome.started.error().message}});
     log::warn("sandbox start failed",
               {{"sandbox", record_.id}, {"ms", since(begun)}, log::Field(outcome.started.error())});
   }
@@ -108,6 +149,8 @@ Task<void> Sandbox::do_adopt() {
   while (!being_deleted()) {
     const auto adopted = co_await machine_->adopt();
     if (adopted) {
+      meter_->keep();
+      note(LogLevel::info, "sandbox found running by a new node daemon");
       log::info("sandbox adopted", {{"sandbox", record_.id}, {"pid", machine_->pid()}});
       break;
     }
@@ -126,11 +169,14 @@ Task<void> Sandbox::do_mark_failed(std::string cause) {
       cause = describe(*exit);
   start_outcome_ = fail(Code::unavailable, "{}", cause);
   leftovers_ = true;
+  note(LogLevel::error, "sandbox died", {{"reason", cause}});
   (void)change(Change::vmm_died, std::move(cause));
 }
 
 Task<void> Sandbox::bury() {
+  meter_->close();
   std::string cause = co_await machine_->cause_of_death();
+  note(LogLevel::error, "sandbox died", {{"reason", cause}});
   leftovers_ = true;
   // A journal that cannot be written does not bring the VMM back; the next start finds out again.
   (void)change(Change::vmm_died, cause);
@@ -149,6 +195,7 @@ Task<void> Sandbox::clear_leftovers() {
 
 Task<void> Sandbox::do_delete() {
   const Monotonic begun = system_clock().monotonic();
+  meter_->close();
   while (true) {
     auto removed = co_await unwind(undo_everything(), *machine_);
     if (removed) removed = node_.journal.erase(record_.id);
@@ -159,6 +206,8 @@ Task<void> Sandbox::do_delete() {
   }
   record_.state = after(record_.state, Change::deletion_done).value_or(record_.state);
   log::info("sandbox deleted", {{"sandbox", record_.id}, {"ms", since(begun)}});
+  note(LogLevel::info, "sandbox deleted");
+  node_.logs.end(record_.id);
   node_.forget(record_.id);
   changed_.notify_all();
 }
@@ -190,6 +239,12 @@ void Sandbox::on_machine_changed() {
       !machine_->dead()) {
     log::info("sandbox changed", {{"sandbox", record_.id}, {"reason", reason()}});
     node_.events.publish(record_.id, record_.state, reason());
+    if (reason().empty()) {
+      note(LogLevel::info, "sandbox answers again");
+    } else {
+      note(LogLevel::warn, "sandbox stands still", {{"reason", reason()}});
+      spawn(node_.host.executor, "console", read_console());  // why, if it says so there
+    }
   }
   changed_.notify_all();
 }
@@ -241,10 +296,19 @@ Task<Result<std::shared_ptr<H2Session>>> Sandbox::session(Deadline deadline) {
   }
 }
 
-Task<Result<JsonObject>> Sandbox::stats(Deadline deadline) {
+Task<void> Sandbox::read_console() {
   const auto self = shared_from_this();
-  SPACE_CO_CHECK(co_await session(deadline));
-  co_return co_await machine_->channel()->control("stats", {}, deadline);
+  const bool just_read = console_read_at_ && system_clock().monotonic() - *console_read_at_ < console_pause;
+  if (just_read || std::exchange(reading_console_, true)) co_return;
+  const auto text = co_await machine_->console_text(Deadline::after(console_limit));
+  reading_console_ = false;
+  console_read_at_ = system_clock().monotonic();
+  if (!text) co_return;
+  const ConsoleText::Lines read = console_.feed(*text);
+  if (read.dropped > 0)
+    note(LogLevel::warn, "console lines dropped", {{"count", std::to_string(read.dropped)}});
+  for (const std::string& line : read.lines)
+    log_->append(LogSource::console, LogLevel::info, line, {{"source", "console"}});
 }
 
 }  // namespace space

@@ -8,9 +8,12 @@
 #include <string>
 
 #include "core/reconcile.h"
+#include "sandboxd/console_text.h"
 #include "sandboxd/events.h"
 #include "sandboxd/journal.h"
 #include "sandboxd/machine.h"
+#include "sandboxd/sandbox_logs.h"
+#include "sandboxd/sandbox_meter.h"
 
 namespace space {
 
@@ -21,6 +24,8 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
     Machine::Host host;
     Journal& journal;
     EventLog& events;
+    SandboxLogs& logs;
+    SandboxMeter::Pace pace;
     std::function<void(const std::string& id)> forget;  // nothing of it is left
   };
 
@@ -48,7 +53,9 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   // The way into the guest; waits while one is being made. conflict: still in transition at the deadline;
   // unavailable: not running, or its guest does not answer.
   Task<Result<std::shared_ptr<H2Session>>> session(Deadline deadline);
-  Task<Result<JsonObject>> stats(Deadline deadline);
+  SandboxMeter& meter() const { return *meter_; }
+  // Takes what the guest wrote to its console into the log; at most once a second.
+  Task<void> read_console();
 
  private:
   Sandbox(Node node, SandboxRecord record);
@@ -64,10 +71,18 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
 
   Result<void> change(Change change, std::string reason);
   void on_machine_changed();
+  SandboxMeter::Hooks meter_hooks();
+  void note(LogLevel level, std::string message,
+            std::vector<std::pair<std::string, std::string>> fields = {});
 
   Node node_;
   SandboxRecord record_;
   std::shared_ptr<Machine> machine_;
+  std::shared_ptr<SandboxMeter> meter_;
+  std::shared_ptr<SandboxLog> log_;
+  ConsoleText console_;
+  bool reading_console_ = false;
+  std::optional<Monotonic> console_read_at_;
   std::optional<Result<void>> start_outcome_;
   bool leftovers_ = false;
   bool was_responsive_ = true;

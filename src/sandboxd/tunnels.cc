@@ -48,7 +48,7 @@ Task<Result<H2Handlers::Tunnel>> open_tunnel(Manager& manager, std::string autho
   // Whatever went wrong inside is one thing outside: nobody answers there.
   if (!inner) co_return fail(Code::unavailable, "port {}: {}", target.port, inner.error().message);
   // std::function copies what it holds, a stream has one owner.
-  auto guest = std::make_shared<StreamPtr>(*std::move(inner));
+  auto guest = std::make_shared<StreamPtr>(sandbox->meter().metered(*std::move(inner)));
   co_return [guest](StreamPtr client) { return splice(std::move(client), std::move(*guest)); };
 }
 
