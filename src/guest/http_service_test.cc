@@ -8,6 +8,7 @@
 
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -242,6 +243,56 @@ TEST_F(HttpServiceTest, KillEndsEvenWhenOrphansHoldThePipes) {
       rpc("SendSignal", fmt::format(R"({{"process":{{"pid":{}}},"signal":"SIGNAL_SIGKILL"}})", pid)).status,
       200);
   run_until_ended(events);
+  EXPECT_EQ(events.end, "signal: killed");
+}
+
+TEST_F(HttpServiceTest, WhatIsLeftInTheBackgroundDoesNotHoldTheEnd) {
+  const std::string marker = folder_ + "/still-there";
+  // It writes more than a pipe holds after the end: it must neither stand still nor be killed.
+  const Events events =
+      shell(fmt::format("(sleep 0.5; head -c 300000 /dev/zero; : > {}) & echo hi; echo oops >&2", marker));
+  EXPECT_EQ(events.output, "hi\n");
+  EXPECT_EQ(events.errors, "oops\n");
+  EXPECT_EQ(events.end, "exit status 0");
+  EXPECT_FALSE(std::filesystem::exists(marker));
+  EXPECT_TRUE(table_.running().empty());
+  const auto limit = std::chrono::steady_clock::now() + patience;
+  while (!std::filesystem::exists(marker) && std::chrono::steady_clock::now() < limit)
+    loop_.run_one_for(Millis(100));
+  EXPECT_TRUE(std::filesystem::exists(marker));
+}
+
+TEST_F(HttpServiceTest, AnOrphanThatWritesWithoutEndDoesNotHoldTheEndEither) {
+  const Events events = shell("yes & echo $!");
+  EXPECT_EQ(events.end, "exit status 0");
+  ::kill(std::stoi(events.output.substr(events.output.find_first_of("0123456789"))), SIGKILL);
+}
+
+TEST_F(HttpServiceTest, ATerminalNobodyWatchesKeepsItsLatestOutput) {
+  const std::string marker = folder_ + "/written";
+  {
+    StreamPtr client = connect();
+    const Bytes body = connect::envelope(
+        0,
+        fmt::format(
+            R"({{"process":{{"cmd":"/bin/sh","args":["-c","seq 1 40000; echo last; : > {}; read x"]}},"pty":{{}}}})",
+            marker));
+    const std::string request =
+        fmt::format("POST /process.Process/Start HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                    body.size(), as_text(body));
+    EXPECT_TRUE(run([](StreamPtr* stream, std::string text) -> Task<Result<void>> {
+      co_return co_await (*stream)->write(as_bytes(text));
+    }(&client, request)));
+    while (table_.running().empty()) loop_.run_one_for(Millis(100));
+  }
+  const auto process = table_.running().begin()->second;
+  const auto limit = std::chrono::steady_clock::now() + patience;
+  while (!std::filesystem::exists(marker) && std::chrono::steady_clock::now() < limit)
+    loop_.run_one_for(Millis(5));
+  EXPECT_TRUE(process->signal(SIGKILL));
+  const Events events = stream("Connect", fmt::format(R"({{"process":{{"pid":{}}}}})", process->pid()));
+  EXPECT_TRUE(events.terminal.ends_with("last\r\n")) << events.terminal.size();
+  EXPECT_LT(events.terminal.size(), 64U * 1024);
   EXPECT_EQ(events.end, "signal: killed");
 }
 

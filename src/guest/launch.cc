@@ -9,21 +9,12 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "guest/spawner.h"
-
 namespace space::guest {
 
 namespace {
 
 using connect::RpcCode;
 using connect::RpcError;
-
-// The ends the program gets; closed when it has been started.
-struct ProgramEnds {
-  Fd stdin_reader;
-  Fd stdout_writer;
-  Fd stderr_writer;
-};
 
 Result<void> make_pipe(Fd& reader, Fd& writer) {
   int ends[2];
@@ -72,7 +63,39 @@ RpcError to_rpc(const Error& error) {
   return {connect::rpc_code(error.code), error.message};
 }
 
-RpcError describe(const SpawnFailure& failure, const StartRequest& request, const SpawnPlan& plan) {
+}  // namespace
+
+RpcResult<Launch> prepare_launch(const StartRequest& request, const User& user,
+                                 const LaunchContext& context) {
+  const auto folder =
+      resolve_path(request.process.working_folder.value_or(""), user, context.default_workdir);
+  if (!folder) return std::unexpected(to_rpc(folder.error()));
+  const Environment environment =
+      build_environment(context.path, user, context.environment, request.process.environment);
+
+  Launch launch;
+  const auto opened = request.terminal ? open_terminal(*request.terminal, user, launch.ours, launch.theirs)
+                                       : open_pipes(request.stdin_open, launch.ours, launch.theirs);
+  if (!opened) return std::unexpected(to_rpc(opened.error()));
+
+  const int terminal = launch.theirs.stdin_reader.get();
+  const bool as_we_are = user.uid == ::geteuid() && user.uid != 0;
+  launch.plan = {
+      .candidates = executable_candidates(request.process.command, environment.find("PATH")->second),
+      .arguments = argument_vector(request.process),
+      .environment = to_assignments(environment),
+      .working_folder = *folder,
+      .user = as_we_are ? std::nullopt : std::optional(user),
+      .stdin_fd = terminal,
+      .stdout_fd = request.terminal ? terminal : launch.theirs.stdout_writer.get(),
+      .stderr_fd = request.terminal ? terminal : launch.theirs.stderr_writer.get(),
+      .controlling_terminal = request.terminal.has_value(),
+      .cgroup_fd = context.cgroup_fd,
+      .reset_oom_score = context.reset_oom_score};
+  return launch;
+}
+
+connect::RpcError describe(const SpawnFailure& failure, const SpawnPlan& plan) {
   const std::string reason = std::strerror(failure.error_number);
   switch (failure.stage) {
     case SpawnStage::working_folder:
@@ -82,7 +105,7 @@ RpcError describe(const SpawnFailure& failure, const StartRequest& request, cons
               fmt::format("cwd '{}' cannot be entered: {}", plan.working_folder, reason)};
     case SpawnStage::exec:
       return {RpcCode::invalid_argument,
-              fmt::format("cannot start '{}': {}", request.process.command, reason)};
+              fmt::format("cannot start '{}': {}", plan.arguments.front(), reason)};
     case SpawnStage::identity:
       return {RpcCode::permission_denied, fmt::format("cannot become the user: {}", reason)};
     case SpawnStage::clone:
@@ -93,40 +116,6 @@ RpcError describe(const SpawnFailure& failure, const StartRequest& request, cons
       break;
   }
   return {RpcCode::internal, fmt::format("cannot prepare the process: {}", reason)};
-}
-
-}  // namespace
-
-RpcResult<Launched> launch(const StartRequest& request, const User& user, const LaunchContext& context) {
-  const auto folder =
-      resolve_path(request.process.working_folder.value_or(""), user, context.default_workdir);
-  if (!folder) return std::unexpected(to_rpc(folder.error()));
-  const Environment environment =
-      build_environment(context.path, user, context.environment, request.process.environment);
-
-  Launched launched;
-  ProgramEnds theirs;
-  const auto opened = request.terminal ? open_terminal(*request.terminal, user, launched.pipes, theirs)
-                                       : open_pipes(request.stdin_open, launched.pipes, theirs);
-  if (!opened) return std::unexpected(to_rpc(opened.error()));
-
-  const int terminal = theirs.stdin_reader.get();
-  SpawnPlan plan{
-      .candidates = executable_candidates(request.process.command, environment.find("PATH")->second),
-      .arguments = argument_vector(request.process),
-      .environment = to_assignments(environment),
-      .working_folder = *folder,
-      .user = user.uid == ::geteuid() && user.uid != 0 ? nullptr : &user,
-      .stdin_fd = theirs.stdin_reader.get(),
-      .stdout_fd = request.terminal ? terminal : theirs.stdout_writer.get(),
-      .stderr_fd = request.terminal ? terminal : theirs.stderr_writer.get(),
-      .controlling_terminal = request.terminal.has_value(),
-      .cgroup_fd = context.cgroup_fd,
-      .reset_oom_score = context.reset_oom_score};
-  const auto pid = spawn_program(plan);
-  if (!pid) return std::unexpected(describe(pid.error(), request, plan));
-  launched.pid = *pid;
-  return launched;
 }
 
 }  // namespace space::guest

@@ -1,8 +1,9 @@
-// From a StartRequest to a running program: pipes or terminal, environment, working folder, identity.
+// From a StartRequest to what starts its program: pipes or terminal, environment, working folder, identity.
 #pragma once
 
 #include "base/fd.h"
 #include "guest/process.h"
+#include "guest/spawner.h"
 #include "guest/users.h"
 #include "net/connect.h"
 
@@ -20,13 +21,22 @@ struct LaunchContext {
   bool reset_oom_score = false;
 };
 
-struct Launched {
-  pid_t pid = -1;
-  ProcessPipes pipes;
+// Ends the program gets; to be closed when it has been started.
+struct ProgramEnds {
+  Fd stdin_reader;
+  Fd stdout_writer;
+  Fd stderr_writer;
 };
 
-// Blocks until the program has been exec'ed. A missing folder or a program that cannot be started:
-// invalid_argument.
-RpcResult<Launched> launch(const StartRequest& request, const User& user, const LaunchContext& context);
+// A program ready to be started. The plan refers to descriptors of `theirs`.
+struct Launch {
+  ProcessPipes ours;
+  ProgramEnds theirs;
+  SpawnPlan plan;
+};
+
+RpcResult<Launch> prepare_launch(const StartRequest& request, const User& user, const LaunchContext& context);
+// What to tell the client. A missing folder or a program that cannot be started: invalid_argument.
+connect::RpcError describe(const SpawnFailure& failure, const SpawnPlan& plan);
 
 }  // namespace space::guest

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <csignal>
 
@@ -20,9 +21,22 @@ constexpr std::size_t chunk_bytes = 32 * 1024;
 constexpr std::size_t terminal_chunk_bytes = 16 * 1024;
 // How long the rest of a character is waited for; a program writes it at once, or never.
 constexpr Millis character_patience{100};
+// After the exit, for output of what the program left behind: without any, and in all.
+constexpr Millis orphan_patience{200};
+constexpr Millis orphan_limit{2'000};
+// Between two reads of output that is dropped: one who writes without end costs little.
+constexpr Millis drop_pause{10};
+constexpr Millis kill_patience{2'000};
+// After so much the loop's other work has its turn; programs may write faster than we read.
+constexpr std::size_t burst_limit_bytes = 256 * 1024;
+constexpr std::size_t pipe_bytes_max = 1024 * 1024;  // what a pipe can be made to hold
+// Of a terminal nobody is attached to; as events.
+constexpr std::size_t kept_limit_bytes = 64 * 1024;
+
+using Descriptor = boost::asio::posix::stream_descriptor;
 
 // Non-blocking is set through asio, which then does not set it again.
-void adopt(boost::asio::posix::stream_descriptor& descriptor, Fd fd) {
+void adopt(Descriptor& descriptor, Fd fd) {
   if (!fd) return;
   descriptor.assign(fd.release());
   boost::system::error_code ignored;
@@ -30,9 +44,23 @@ void adopt(boost::asio::posix::stream_descriptor& descriptor, Fd fd) {
 }
 
 // Cancels what waits on it first; asio's own close reports errors by exception.
-void close_quietly(boost::asio::posix::stream_descriptor& descriptor) {
+void close_quietly(Descriptor& descriptor) {
   boost::system::error_code ignored;
   descriptor.close(ignored);
+}
+
+// Reads what an ended program's orphans write: a full pipe would stop them, a closed one would end them.
+Task<void> drop_output(Descriptor source) {
+  static std::array<std::byte, chunk_bytes> dropped;
+  for (;;) {
+    boost::system::error_code error;
+    co_await source.async_wait(Descriptor::wait_read,
+                               boost::asio::redirect_error(boost::asio::use_awaitable, error));
+    if (error) co_return;
+    const ssize_t count = ::read(source.native_handle(), dropped.data(), dropped.size());
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) co_return;
+    co_await sleep_for(drop_pause);
+  }
 }
 
 }  // namespace
@@ -40,6 +68,8 @@ void close_quietly(boost::asio::posix::stream_descriptor& descriptor) {
 Process::Attachment::Attachment(std::shared_ptr<Process> process)
     : process_(std::move(process)), wake_(process_->executor_) {
   process_->attachments_.push_back(this);
+  queue_ = std::exchange(process_->kept_, {});
+  queued_bytes_ = std::exchange(process_->kept_bytes_, 0);
 }
 
 Process::Attachment::~Attachment() {
@@ -100,14 +130,24 @@ void Process::run(std::optional<Millis> timeout) {
   if (!timeout) return;
   timeout_.expires_after(*timeout);
   timeout_.async_wait([self = weak_from_this()](const boost::system::error_code& error) {
-    const auto process = self.lock();
-    if (error || !process || process->ended_) return;
-    process->timed_out_ = true;
-    (void)process->signal(SIGKILL);
+    if (const auto process = self.lock(); process && !error) process->on_timeout();
   });
 }
 
-// False: nothing came within `limit`. Cancelled by abandon_output: true.
+void Process::on_timeout() {
+  if (ended_) return;
+  timed_out_ = true;
+  (void)signal(SIGKILL);
+  timeout_.expires_after(kill_patience);
+  timeout_.async_wait([self = weak_from_this()](const boost::system::error_code& error) {
+    const auto process = self.lock();
+    if (error || !process || process->ended_) return;
+    process->unkillable_ = true;
+    for (Attachment* attachment : process->attachments_) attachment->wake_.notify_all();
+  });
+}
+
+// False: nothing came within `limit`. Cancelled by wake_readers: true.
 Task<bool> Process::await_output(Descriptor* source, std::optional<Millis> limit) {
   using boost::asio::experimental::awaitable_operators::operator||;
   boost::system::error_code ignored;
@@ -120,18 +160,44 @@ Task<bool> Process::await_output(Descriptor* source, std::optional<Millis> limit
 
 // The coroutine's parameter keeps the process alive until its output has ended.
 Task<void> Process::pump(std::shared_ptr<Process> self, Descriptor* source, Output output) {
+  co_await read_output(source, output);
+  if (source != &terminal_) close_quietly(*source);  // the terminal may still take input
+  --open_outputs_;
+  finish_if_done();
+}
+
+Task<void> Process::read_output(Descriptor* source, Output output) {
   // Room for what is held back, then for what is read. Used between two waits only, so one serves all.
   static std::array<std::byte, Utf8Tail::size_max + chunk_bytes> buffer;
   const std::size_t chunk = output == Output::terminal ? terminal_chunk_bytes : chunk_bytes;
   Utf8Tail tail;
+  std::size_t burst_bytes = 0;
+  std::size_t bytes_after_exit = 0;
+  std::optional<Deadline>
+      orphans;            // all that was written before the exit has been read: only they still write
   bool readable = false;  // a program that has just started has written nothing: wait before the first read
   for (;;) {
-    const auto limit = tail.empty() ? std::nullopt : std::optional(character_patience);
-    if (!readable && !abandoned_ && !co_await await_output(source, limit)) publish(output, tail.take());
+    if (!readable && !abandoned_) {
+      const bool came = co_await await_output(source, read_limit(tail.empty()));
+      if (!came) publish(output, tail.take());
+      if (!came && exit_) orphans = Deadline::at(Monotonic::min());
+    }
+    if (orphans && orphans->passed() && !abandoned_) {
+      publish(output, tail.take());
+      if (source != &terminal_) spawn(executor_, "dropped output", drop_output(std::move(*source)));
+      co_return;
+    }
     while (!has_room()) co_await room_.wait();
+    if (burst_bytes >= burst_limit_bytes) {
+      burst_bytes = 0;
+      co_await boost::asio::post(executor_, boost::asio::use_awaitable);
+    }
     const ssize_t count = ::read(source->native_handle(), buffer.data() + Utf8Tail::size_max, chunk);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN && !abandoned_) {
+    const bool empty = count < 0 && errno == EAGAIN;
+    if (exit_ && !orphans && empty) orphans = Deadline::after(orphan_limit);
+    if (exit_ && bytes_after_exit > pipe_bytes_max) orphans = Deadline::at(Monotonic::min());
+    if (empty && !abandoned_) {
       readable = false;
       continue;
     }
@@ -139,12 +205,17 @@ Task<void> Process::pump(std::shared_ptr<Process> self, Descriptor* source, Outp
     const auto size = static_cast<std::size_t>(count);
     publish(output, tail.join(std::span(buffer).first(Utf8Tail::size_max + size)));
     readable = size == chunk;
+    burst_bytes += size;
+    if (exit_) bytes_after_exit += size;
     if (abandoned_ && (abandon_budget_bytes_ -= std::min(abandon_budget_bytes_, size)) == 0) break;
   }
   publish(output, tail.take());
-  if (source != &terminal_) close_quietly(*source);  // the terminal may still take input
-  --open_outputs_;
-  finish_if_done();
+}
+
+std::optional<Millis> Process::read_limit(bool whole_characters) const {
+  if (exit_) return orphan_patience;
+  if (!whole_characters) return character_patience;
+  return std::nullopt;
 }
 
 bool Process::has_room() const {
@@ -152,19 +223,35 @@ bool Process::has_room() const {
 }
 
 void Process::publish(Output output, std::span<const std::byte> bytes) {
-  if (bytes.empty() || attachments_.empty()) return;
+  if (bytes.empty() || (attachments_.empty() && output != Output::terminal)) return;
   const auto event = std::make_shared<const Bytes>(connect::envelope(0, data_event(output, bytes)));
+  if (attachments_.empty()) keep(event);
   for (Attachment* attachment : attachments_) attachment->push(event);
+}
+
+// Whoever comes back to a terminal sees what happened meanwhile.
+void Process::keep(const std::shared_ptr<const Bytes>& event) {
+  kept_.push_back(event);
+  kept_bytes_ += event->size();
+  while (kept_bytes_ > kept_limit_bytes) {
+    kept_bytes_ -= kept_.front()->size();
+    kept_.pop_front();
+  }
 }
 
 void Process::on_exit(int wait_status) {
   exit_ = describe_wait_status(wait_status);
+  wake_readers();  // they waited without a limit
   if (abandon_on_exit_) abandon_output();
   finish_if_done();
 }
 
 void Process::abandon_output() {
   abandoned_ = true;
+  wake_readers();
+}
+
+void Process::wake_readers() {
   boost::system::error_code ignored;
   for (Descriptor* source : {&stdout_, &stderr_, &terminal_})
     if (source->is_open()) source->cancel(ignored);

@@ -1,8 +1,10 @@
 // Process: one program a client started, its pipes or terminal, and the streams attached to it.
 //
 // Life: spawned -> exited (reaped by the table) -> ended. It ends once its output has reached the end of
-// file, or, when it was signalled or timed out, at once: whatever orphans then still hold the pipes is
-// abandoned. Belongs to the loop. Streams come and go without touching the program.
+// file. What it left behind in the background may hold the output open: then it ends once everything written
+// before its exit has been read and nothing more has come for a moment, and what comes later is read and
+// dropped. When it was signalled or timed out it ends at once and its output is closed. Belongs to the loop.
+// Streams come and go without touching the program.
 #pragma once
 
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -65,6 +67,8 @@ class Process : public std::enable_shared_from_this<Process> {
   bool exited() const { return exit_.has_value(); }
   bool ended() const { return ended_; }
   bool timed_out() const { return timed_out_; }
+  // Timed out, but the kernel cannot end it (a file system that does not answer): nobody should wait for it.
+  bool unkillable() const { return unkillable_; }
   const ExitStatus& exit_status() const { return *exit_; }  // once ended
 
   Result<void> signal(int number);  // to the program itself, not to its group
@@ -77,9 +81,14 @@ class Process : public std::enable_shared_from_this<Process> {
   using Descriptor = boost::asio::posix::stream_descriptor;
 
   Task<void> pump(std::shared_ptr<Process> self, Descriptor* source, Output output);
+  Task<void> read_output(Descriptor* source, Output output);
   static Task<bool> await_output(Descriptor* source, std::optional<Millis> limit);
+  std::optional<Millis> read_limit(bool whole_characters) const;
   bool has_room() const;
   void publish(Output output, std::span<const std::byte> bytes);
+  void keep(const std::shared_ptr<const Bytes>& event);
+  void on_timeout();
+  void wake_readers();
   void abandon_output();
   void finish_if_done();
 
@@ -93,6 +102,8 @@ class Process : public std::enable_shared_from_this<Process> {
   Descriptor terminal_;
   boost::asio::steady_timer timeout_;
   std::vector<Attachment*> attachments_;
+  std::deque<std::shared_ptr<const Bytes>> kept_;  // of a terminal nobody is attached to
+  std::size_t kept_bytes_ = 0;
   Event room_;        // an attachment has been emptied or has gone
   Event input_free_;  // the writer of input has finished
   bool input_busy_ = false;
@@ -101,6 +112,7 @@ class Process : public std::enable_shared_from_this<Process> {
   bool abandoned_ = false;
   bool abandon_on_exit_ = false;
   bool timed_out_ = false;
+  bool unkillable_ = false;
   bool ended_ = false;
   std::optional<ExitStatus> exit_;
 };

@@ -48,7 +48,7 @@ Task<void> write_events(Exchange exchange, EventStream stream) {
   if (!co_await connection.start_response(exchange.answer(200, "application/connect+json"), start)) co_return;
   for (;;) {
     Bytes out = attachment.take();
-    if (stream.process->ended()) {
+    if (stream.process->ended() || (stream.ends_on_timeout && stream.process->unkillable())) {
       append(out, last_envelopes(stream));
       (void)co_await connection.end_response(out);
       co_return;
@@ -86,7 +86,9 @@ Task<void> ProcessService::handle(Exchange exchange, std::string method) {
   if (method == "Connect") co_return co_await connect(exchange);
   if (method == "StreamInput") {
     // A client stream has one answer, framed as a stream.
-    auto result = co_await stream_input(exchange);
+    auto first = co_await (stream_input(exchange) || exchange.connection.peer_gone());
+    if (first.index() == 1) co_return exchange.connection.abort();
+    auto& result = std::get<0>(first);
     if (!result) co_return co_await exchange.respond_stream_error(std::move(result).error());
     Bytes body = connect::envelope(0, *result);
     append(body, connect::end_of_stream());
@@ -127,12 +129,12 @@ Task<RpcResult<std::shared_ptr<Process>>> ProcessService::start_process(Exchange
 
   const auto user = state_.users.find(name->value_or(state_.default_user));
   if (!user) co_return std::unexpected(to_rpc(user.error()));
-  const LaunchContext context{.path = state_.path,
-                              .environment = state_.environment,
-                              .default_workdir = state_.default_workdir,
-                              .cgroup_fd = state_.user_cgroup_fd,
-                              .reset_oom_score = state_.reset_oom_score};
-  co_return table_.start(*std::move(request), *user, context, *timeout);
+  LaunchContext context{.path = state_.path,
+                        .environment = state_.environment,
+                        .default_workdir = state_.default_workdir,
+                        .cgroup_fd = state_.user_cgroup_fd,
+                        .reset_oom_score = state_.reset_oom_score};
+  co_return co_await table_.start(*std::move(request), *user, std::move(context), *timeout);
 }
 
 Task<void> ProcessService::connect(Exchange exchange) {

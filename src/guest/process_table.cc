@@ -13,6 +13,7 @@ namespace {
 
 constexpr Millis kept_after_end{30'000};
 constexpr std::size_t kept_limit = 1024;
+constexpr Millis start_patience{30'000};
 
 connect::RpcError not_found(const Selector& selector) {
   return {connect::RpcCode::not_found, selector.pid
@@ -27,7 +28,8 @@ bool matches(const Selector& selector, const Process& process) {
 
 }  // namespace
 
-ProcessTable::ProcessTable(const Executor& executor) : executor_(executor), child_signal_(executor) {
+ProcessTable::ProcessTable(const Executor& executor)
+    : executor_(executor), child_signal_(executor), threads_(executor) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGCHLD);
@@ -36,18 +38,54 @@ ProcessTable::ProcessTable(const Executor& executor) : executor_(executor), chil
   spawn(executor, "watch children", watch_children());
 }
 
-RpcResult<std::shared_ptr<Process>> ProcessTable::start(StartRequest request, const User& user,
-                                                        const LaunchContext& context,
-                                                        std::optional<Millis> timeout) {
-  auto launched = launch(request, user, context);
-  if (!launched) return std::unexpected(std::move(launched).error());
-  // The pid cannot have been reaped yet: that happens on this loop.
-  auto process =
-      std::make_shared<Process>(executor_, launched->pid, std::move(request), std::move(launched->pipes),
-                                [this](const std::shared_ptr<Process>& ended) { retire(ended); });
-  running_.insert_or_assign(launched->pid, process);
+Task<RpcResult<std::shared_ptr<Process>>> ProcessTable::start(StartRequest request, User user,
+                                                              LaunchContext context,
+                                                              std::optional<Millis> timeout) {
+  auto launch = prepare_launch(request, user, context);
+  if (!launch) co_return std::unexpected(std::move(launch).error());
+  const auto starting = std::make_shared<Starting>(executor_, *std::move(launch));
+  const auto pid = co_await await_start(
+      starting, Deadline::after(start_patience).at_most(timeout.value_or(start_patience)));
+  if (!starting->given_up)
+    std::erase(starting_, starting);  // in one step with what follows: it may be reaped
+  if (!pid) co_return std::unexpected(pid.error());
+
+  auto process = std::make_shared<Process>(executor_, *pid, std::move(request), std::move(starting->ours),
+                                           [this](const std::shared_ptr<Process>& ended) { retire(ended); });
+  running_.insert_or_assign(*pid, process);
   process->run(timeout);
-  return process;
+  if (starting->wait_status) process->on_exit(*starting->wait_status);
+  co_return process;
+}
+
+Task<RpcResult<pid_t>> ProcessTable::await_start(std::shared_ptr<Starting> starting, Deadline deadline) {
+  SpawnThreads::Job& job = starting->job;
+  // The job is a part of `starting` and must not keep itself alive.
+  job.done = [this, starting = std::weak_ptr(starting)](SpawnThreads::Outcome outcome) {
+    on_start(starting.lock(), outcome);
+  };
+  starting_.push_back(starting);
+  threads_.start(std::shared_ptr<SpawnThreads::Job>(starting, &job));
+  while (!starting->outcome) {
+    if (co_await starting->heard.wait(deadline)) continue;
+    starting->given_up = true;
+    job.cancelled = true;
+    if (const pid_t pid = job.pid; pid > 0 && !starting->wait_status) ::kill(pid, SIGKILL);
+    co_return std::unexpected(connect::RpcError{
+        connect::RpcCode::deadline_exceeded,
+        fmt::format("'{}' does not start: its file system does not answer", job.plan.arguments.front())});
+  }
+  if (!*starting->outcome) co_return std::unexpected(describe(starting->outcome->error(), job.plan));
+  co_return **starting->outcome;
+}
+
+void ProcessTable::on_start(const std::shared_ptr<Starting>& starting, SpawnThreads::Outcome outcome) {
+  starting->theirs = {};
+  starting->outcome = outcome;
+  starting->heard.notify_all();
+  if (!starting->given_up) return;
+  if (outcome && !starting->wait_status) ::kill(*outcome, SIGKILL);
+  std::erase(starting_, starting);
 }
 
 RpcResult<std::shared_ptr<Process>> ProcessTable::find(const Selector& selector) const {
@@ -86,13 +124,21 @@ Task<void> ProcessTable::watch_children() {
 
 void ProcessTable::reap() {
   int status = 0;
-  for (pid_t pid = ::waitpid(-1, &status, WNOHANG); pid > 0; pid = ::waitpid(-1, &status, WNOHANG)) {
-    const auto found = running_.find(pid);
-    // Else an orphan that became ours, perhaps under the pid of a program whose output others still hold.
-    if (found == running_.end() || found->second->exited()) continue;
-    const auto process = found->second;
-    process->on_exit(status);
+  for (pid_t pid = ::waitpid(-1, &status, WNOHANG); pid > 0; pid = ::waitpid(-1, &status, WNOHANG))
+    on_exit(pid, status);
+}
+
+void ProcessTable::on_exit(pid_t pid, int wait_status) {
+  const auto starting = std::ranges::find_if(starting_, [&](const auto& s) { return s->job.pid == pid; });
+  if (starting != starting_.end()) {
+    (*starting)->wait_status = wait_status;
+    return;
   }
+  const auto found = running_.find(pid);
+  // Else an orphan that became ours, perhaps under the pid of a program whose output others still hold.
+  if (found == running_.end() || found->second->exited()) return;
+  const auto process = found->second;
+  process->on_exit(wait_status);
 }
 
 void ProcessTable::retire(const std::shared_ptr<Process>& process) {

@@ -9,6 +9,7 @@
 
 #include "guest/launch.h"
 #include "guest/process.h"
+#include "guest/spawn_threads.h"
 
 namespace space::guest {
 
@@ -17,8 +18,10 @@ class ProcessTable {
   // Blocks SIGCHLD and takes it by descriptor. One per process: it reaps whatever child or orphan ends.
   explicit ProcessTable(const Executor& executor);
 
-  RpcResult<std::shared_ptr<Process>> start(StartRequest request, const User& user,
-                                            const LaunchContext& context, std::optional<Millis> timeout);
+  // Completes when the program has been exec'ed. One whose file system does not answer for 30 s, or the
+  // timeout if that is shorter, is killed: deadline_exceeded.
+  Task<RpcResult<std::shared_ptr<Process>>> start(StartRequest request, User user, LaunchContext context,
+                                                  std::optional<Millis> timeout);
   // A program that runs. Otherwise not_found "process with pid N not found".
   RpcResult<std::shared_ptr<Process>> find(const Selector& selector) const;
   // The same, or one that ended less than 30 s ago.
@@ -30,8 +33,27 @@ class ProcessTable {
     Monotonic until;
     std::shared_ptr<Process> process;
   };
+  // A program until it is heard that it has been exec'ed; it may even have ended by then.
+  struct Starting {
+    Starting(const Executor& executor, Launch launch)
+        : ours(std::move(launch.ours)),
+          theirs(std::move(launch.theirs)),
+          job(std::move(launch.plan)),
+          heard(executor) {}
+    ProcessPipes ours;
+    ProgramEnds theirs;
+    SpawnThreads::Job job;
+    Event heard;
+    std::optional<SpawnThreads::Outcome> outcome;
+    std::optional<int> wait_status;
+    bool given_up = false;
+  };
+
   Task<void> watch_children();
   void reap();
+  void on_exit(pid_t pid, int wait_status);
+  Task<RpcResult<pid_t>> await_start(std::shared_ptr<Starting> starting, Deadline deadline);
+  void on_start(const std::shared_ptr<Starting>& starting, SpawnThreads::Outcome outcome);
   void retire(const std::shared_ptr<Process>& process);
   void forget_old();
 
@@ -39,6 +61,8 @@ class ProcessTable {
   boost::asio::posix::stream_descriptor child_signal_;
   std::map<pid_t, std::shared_ptr<Process>> running_;
   std::deque<Ended> ended_;  // oldest first
+  std::vector<std::shared_ptr<Starting>> starting_;
+  SpawnThreads threads_;
 };
 
 }  // namespace space::guest

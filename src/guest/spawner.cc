@@ -6,9 +6,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
+#include <memory>
 
 // Sanitizer instrumentation in the child would write to the shadow memory it shares with us.
 #define SPACE_CHILD_SIDE __attribute__((no_sanitize("address", "thread", "undefined")))
@@ -16,6 +17,8 @@
 namespace space::guest {
 
 namespace {
+
+constexpr std::size_t stack_bytes = 64 * 1024;
 
 struct Child {
   const SpawnPlan* plan = nullptr;
@@ -76,7 +79,7 @@ SPACE_CHILD_SIDE void take_identity(Child* child) {
   if (plan.reset_oom_score) reset_oom_score(child);
   attach_descriptors(child);
   reset_signals();
-  if (plan.user != nullptr) take_identity(child);
+  if (plan.user) take_identity(child);
   if (::chdir(plan.working_folder.c_str()) != 0) fail_child(child, SpawnStage::working_folder);
   errno = ENOENT;
   int refused = 0;
@@ -110,8 +113,9 @@ SPACE_CHILD_SIDE long clone_child(clone_args& arguments, void (*entry)(Child*), 
 
 }  // namespace
 
-std::expected<pid_t, SpawnFailure> spawn_program(const SpawnPlan& plan) {
-  alignas(64) static std::array<std::byte, 64 * 1024> stack;
+std::expected<pid_t, SpawnFailure> spawn_program(const SpawnPlan& plan, std::atomic<pid_t>& pid) {
+  static_assert(sizeof pid == sizeof(pid_t) && std::atomic<pid_t>::is_always_lock_free);
+  const auto stack = std::make_unique_for_overwrite<std::byte[]>(stack_bytes);
   const auto candidates = c_strings(plan.candidates);
   const auto arguments = c_strings(plan.arguments);
   const auto environment = c_strings(plan.environment);
@@ -121,18 +125,19 @@ std::expected<pid_t, SpawnFailure> spawn_program(const SpawnPlan& plan) {
               .environment = environment.data()};
 
   clone_args call{};
-  call.flags = CLONE_VM | CLONE_VFORK;
+  call.flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID;
+  call.parent_tid = reinterpret_cast<std::uint64_t>(&pid);
   call.exit_signal = SIGCHLD;
-  call.stack = reinterpret_cast<std::uint64_t>(stack.data());
-  call.stack_size = stack.size();
+  call.stack = reinterpret_cast<std::uint64_t>(stack.get());
+  call.stack_size = stack_bytes;
   if (plan.cgroup_fd >= 0) {
     call.flags |= CLONE_INTO_CGROUP;
     call.cgroup = static_cast<std::uint64_t>(plan.cgroup_fd);
   }
-  const long pid = clone_child(call, run_child, &child);
-  if (pid < 0) return std::unexpected(SpawnFailure{SpawnStage::clone, static_cast<int>(-pid)});
+  const long cloned = clone_child(call, run_child, &child);
+  if (cloned < 0) return std::unexpected(SpawnFailure{SpawnStage::clone, static_cast<int>(-cloned)});
   if (child.failure.error_number != 0) return std::unexpected(child.failure);
-  return static_cast<pid_t>(pid);
+  return static_cast<pid_t>(cloned);
 }
 
 }  // namespace space::guest

@@ -7,7 +7,9 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <expected>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +22,8 @@ struct SpawnPlan {
   std::vector<std::string> arguments;   // argv, the program's name first
   std::vector<std::string> environment;
   std::string working_folder;
-  const User* user = nullptr;  // identity to take on; nullptr: keep ours
-  int stdin_fd = -1;           // these three become 0, 1, 2; each must be above 2
+  std::optional<User> user;  // identity to take on; nullopt: keep ours
+  int stdin_fd = -1;         // these three become 0, 1, 2; each must be above 2
   int stdout_fd = -1;
   int stderr_fd = -1;
   bool controlling_terminal = false;  // stdin_fd is a terminal and becomes the session's
@@ -36,8 +38,9 @@ struct SpawnFailure {
   int error_number = 0;
 };
 
-// Returns the pid of a program that has been exec'ed. Blocks until then: the cgroup must not be frozen.
-// Only from one thread. The child is in a session of its own, with no signal blocked or ignored.
-std::expected<pid_t, SpawnFailure> spawn_program(const SpawnPlan& plan);
+// Returns the pid of a program that has been exec'ed. Blocks until then, for ever if the cgroup is frozen or
+// the program's file system does not answer: `pid` is set before, and a SIGKILL to it makes this return. From
+// any thread. The child is in a session of its own, with no signal blocked or ignored.
+std::expected<pid_t, SpawnFailure> spawn_program(const SpawnPlan& plan, std::atomic<pid_t>& pid);
 
 }  // namespace space::guest
