@@ -10,6 +10,7 @@ constexpr std::size_t batch_bytes = 64 * 1024;
 constexpr std::size_t input_bytes = 64 * 1024;
 constexpr std::size_t reason_bytes_max = 256;
 constexpr Millis goodbye_time{200};
+constexpr Millis linger_time{2000};    // for the peer to close after an orderly end
 constexpr Millis held_back_time{500};  // an answer that nobody waits for
 
 std::string_view text(const std::uint8_t* data, std::size_t size) {
@@ -64,6 +65,11 @@ struct H2Engine::Callbacks {
            const std::uint8_t* value, std::size_t value_size, std::uint8_t, void* user) {
           return engine(user).on_header(*frame, text(name, name_size), text(value, value_size));
         });
+    // A field that breaks the grammar fails its stream; nghttp2's own way is to drop the field.
+    nghttp2_session_callbacks_set_on_invalid_header_callback(
+        table,
+        [](nghttp2_session*, const nghttp2_frame*, const std::uint8_t*, std::size_t, const std::uint8_t*,
+           std::size_t, std::uint8_t, void*) -> int { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; });
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(
         table, [](nghttp2_session*, std::uint8_t, std::int32_t id, const std::uint8_t* data, std::size_t size,
                   void* user) { return engine(user).on_data(id, std::as_bytes(std::span(data, size))); });
@@ -137,6 +143,7 @@ Task<Error> H2Engine::run() {
   executor_ = co_await boost::asio::this_coro::executor;
   if (!closed()) {
     spawn(executor_, "h2 writer", write_loop(self));
+    on_start();
     Error why = co_await read_loop();
     shut_down(std::move(why));
   }
@@ -157,6 +164,7 @@ Task<Error> H2Engine::read_loop() {
     feed(std::span(buffer).first(*count));
     wake_writer();
     for (auto& request : std::exchange(requests_, {})) on_request(std::move(request));
+    if (over_in_order()) writer_wanted_.notify();
     if (fault_) {  // leave time to tell the peer (GOAWAY)
       co_await written_.wait(Deadline::after(goodbye_time));
       co_return *fault_;
@@ -194,16 +202,36 @@ Task<void> H2Engine::write_loop(std::shared_ptr<H2Engine> self) {
     }
     if (engine.closed()) break;
     if (engine.output_.empty()) {
-      co_await engine.writer_wanted_.wait(no_deadline());
+      if (engine.over_in_order()) {
+        co_await engine.finish_in_order();
+      } else {
+        co_await engine.writer_wanted_.wait(no_deadline());
+      }
       continue;
     }
     auto written = co_await engine.transport_->write(engine.output_);
     if (!written) engine.shut_down(std::move(written).error());
-    // nghttp2 found the peer at fault and has said so.
-    if (nghttp2_session_want_read(engine.session_.get()) == 0)
-      engine.shut_down(engine.fault_.value_or(broken("the session is over")));
+    if (engine.fault_ && nghttp2_session_want_read(engine.session_.get()) == 0) {
+      // The peer was told why (GOAWAY); a reset at once could take that away from it.
+      if (co_await engine.transport_->finish())
+        co_await engine.writer_wanted_.wait(Deadline::after(goodbye_time));
+      engine.shut_down(*engine.fault_);
+    }
     engine.written_.notify();
   }
+}
+
+bool H2Engine::over_in_order() const {
+  return !fault_ && nghttp2_session_want_read(session_.get()) == 0 &&
+         nghttp2_session_want_write(session_.get()) == 0;
+}
+
+// The last frames must reach the peer: a reset would throw away what it has not read. It closes when it has.
+Task<void> H2Engine::finish_in_order() {
+  const Deadline deadline = Deadline::after(linger_time);
+  const bool finished = (co_await transport_->finish()).has_value();
+  while (finished && !closed() && !deadline.passed()) co_await writer_wanted_.wait(deadline);
+  shut_down({Code::unavailable, "the session ended"});
 }
 
 void H2Engine::wake_writer() {
@@ -212,6 +240,14 @@ void H2Engine::wake_writer() {
 
 void H2Engine::close(std::string reason) noexcept {
   shut_down({Code::unavailable, std::move(reason)});
+}
+
+void H2Engine::retire() noexcept {
+  if (closed()) return;
+  nghttp2_submit_goaway(session_.get(), NGHTTP2_FLAG_NONE,
+                        nghttp2_session_get_last_proc_stream_id(session_.get()), NGHTTP2_NO_ERROR, nullptr,
+                        0);
+  wake_writer();
 }
 
 void H2Engine::shut_down(Error why) noexcept {
@@ -254,7 +290,7 @@ Result<ExchangePtr> H2Engine::open(const Headers& headers, std::string_view body
     return std::unexpected(end());
   }
   auto exchange = add(id);
-  exchange->tunnel = tunnel;
+  exchange->streamed = tunnel;
   exchange->pending.append(as_bytes(body));
   if (!tunnel) {
     exchange->out = Exchange::Side::ended;
@@ -285,12 +321,27 @@ Task<void> H2Engine::flush_soon(std::weak_ptr<H2Engine> engine) {
 
 void H2Engine::submit_response(Exchange& exchange, int status, std::string_view body, bool ended) {
   if (closed() || exchange.closed || exchange.out != Exchange::Side::open) return;
-  const std::string digits = std::to_string(status);
-  const auto nv = to_nv({{":status", digits}});
-  const nghttp2_data_provider provider{.source = {}, .read_callback = Callbacks::read_output};
   exchange.pending.append(as_bytes(body));
   if (ended) exchange.out = Exchange::Side::ended;
-  nghttp2_submit_response(session_.get(), exchange.id, nv.data(), nv.size(), &provider);
+  submit_head(exchange, {{":status", std::to_string(status)}}, Head::final);
+}
+
+void H2Engine::send_head(Exchange& exchange, const Headers& headers, Head kind) {
+  if (closed() || exchange.closed || exchange.out == Exchange::Side::failed) return;
+  submit_head(exchange, headers, kind);
+  wake_writer();
+}
+
+void H2Engine::submit_head(Exchange& exchange, const Headers& headers, Head kind) {
+  const auto nv = to_nv(headers);
+  if (kind == Head::interim) {
+    nghttp2_submit_headers(session_.get(), NGHTTP2_FLAG_NONE, exchange.id, nullptr, nv.data(), nv.size(),
+                           nullptr);
+    return;
+  }
+  const nghttp2_data_provider provider{.source = {}, .read_callback = Callbacks::read_output};
+  nghttp2_submit_response(session_.get(), exchange.id, nv.data(), nv.size(),
+                          kind == Head::final ? &provider : nullptr);
 }
 
 Task<Result<void>> H2Engine::wait_for_slot(Deadline deadline) {
@@ -334,8 +385,9 @@ Task<Result<std::chrono::nanoseconds>> H2Engine::ping(Deadline deadline) {
 // ---- What users of exchanges do
 
 void H2Engine::consumed(const Exchange& exchange, std::size_t bytes) {
-  if (closed() || exchange.closed) return;
-  nghttp2_session_consume_stream(session_.get(), exchange.id, bytes);
+  if (closed()) return;
+  if (limits_.session_window_waits) nghttp2_session_consume_connection(session_.get(), bytes);
+  if (!exchange.closed) nghttp2_session_consume_stream(session_.get(), exchange.id, bytes);
   wake_writer();
 }
 
@@ -345,18 +397,26 @@ void H2Engine::output_ready(Exchange& exchange) {
   wake_writer();
 }
 
-void H2Engine::reset(Exchange& exchange) noexcept {
+// Nobody will read it: the session's share of the window goes back.
+void H2Engine::drop_input(Exchange& exchange) {
+  if (!closed() && limits_.session_window_waits)
+    nghttp2_session_consume_connection(session_.get(), exchange.received.size());
+  exchange.received.clear();
+}
+
+void H2Engine::reset(Exchange& exchange, std::uint32_t code) noexcept {
   const bool known = !closed() && !exchange.closed && exchange.out != Exchange::Side::failed;
+  drop_input(exchange);
   exchange.abort({Code::unavailable, "the stream was reset on this side"});
   if (!known) return;
-  nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, exchange.id, NGHTTP2_CANCEL);
+  nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, exchange.id, code);
   wake_writer();
 }
 
 void H2Engine::abandon(Exchange& exchange) noexcept {
   if (exchange.out != Exchange::Side::ended) return reset(exchange);
   exchange.discard = true;
-  exchange.received.clear();
+  drop_input(exchange);
   if (closed() || exchange.closed || exchange.in != Exchange::Side::open) return;
   // As RFC 9113 8.1 has it: what was finished reaches the peer, then NO_ERROR says that nobody reads on.
   if (nghttp2_session_get_stream_local_close(session_.get(), exchange.id) == 1) {
@@ -387,7 +447,7 @@ int H2Engine::on_frame_begin(const nghttp2_frame_hd& head) {
 
 int H2Engine::on_headers_begin(const nghttp2_frame& frame) {
   if (role_ == Role::server && frame.headers.cat == NGHTTP2_HCAT_REQUEST)
-    add(frame.hd.stream_id)->input_max = limits_.call_body_bytes_max;
+    on_request_begin(*add(frame.hd.stream_id));
   return 0;
 }
 
@@ -403,16 +463,20 @@ int H2Engine::on_header(const nghttp2_frame& frame, std::string_view name, std::
   if (name == ":method") exchange->method = value;
   if (name == ":path") exchange->path = value;
   if (name == ":authority") exchange->authority = value;
+  const bool trailer = frame.headers.cat == NGHTTP2_HCAT_HEADERS;
+  if (exchange->fields && !name.starts_with(':') && !trailer) exchange->fields->add(name, value);
   return 0;
 }
 
 int H2Engine::on_data(std::int32_t id, std::span<const std::byte> bytes) {
   // The session's window is given back at once, a tunnel's only as it is read: one that nobody reads fills
   // its own window and never takes the session's from the others.
-  nghttp2_session_consume_connection(session_.get(), bytes.size());
   const auto exchange = find(id);
-  if (!exchange || exchange->discard || exchange->in != Exchange::Side::open) return 0;
-  if (!exchange->tunnel) {
+  const bool kept = exchange && !exchange->discard && exchange->in == Exchange::Side::open;
+  if (!kept || !limits_.session_window_waits)
+    nghttp2_session_consume_connection(session_.get(), bytes.size());
+  if (!kept) return 0;
+  if (!exchange->streamed) {
     if (exchange->received.size() + bytes.size() > exchange->input_max) {
       exchange->abort({Code::exhausted, fmt::format("body of more than {} bytes", exchange->input_max)});
       nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, id, NGHTTP2_ENHANCE_YOUR_CALM);
@@ -428,21 +492,25 @@ int H2Engine::on_data(std::int32_t id, std::span<const std::byte> bytes) {
 int H2Engine::on_frame(const nghttp2_frame& frame) {
   if (frame.hd.type == NGHTTP2_PING && (frame.hd.flags & NGHTTP2_FLAG_ACK) != 0) on_ping_ack(frame.ping);
   if (frame.hd.type == NGHTTP2_SETTINGS) slot_freed_.notify();
-  if (frame.hd.type == NGHTTP2_GOAWAY && !fault_)
-    fault_ =
-        Error{Code::unavailable, fmt::format("the peer ended the session ({})", goaway_reason(frame.goaway))};
+  if (frame.hd.type == NGHTTP2_GOAWAY) on_goaway(frame.goaway);
   if (frame.hd.type != NGHTTP2_HEADERS && frame.hd.type != NGHTTP2_DATA) return 0;
   const auto exchange = find(frame.hd.stream_id);
   if (!exchange) return 0;
 
   const bool head = frame.hd.type == NGHTTP2_HEADERS && frame.headers.cat == NGHTTP2_HCAT_REQUEST;
   const bool ended = (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
-  if (head && role_ == Role::server && exchange->method == "CONNECT") exchange->tunnel = true;
+  if (head && exchange->method == "CONNECT") exchange->streamed = true;
   if (ended && exchange->in == Exchange::Side::open) exchange->in = Exchange::Side::ended;
-  if (role_ == Role::server && exchange->in != Exchange::Side::failed && (exchange->tunnel ? head : ended))
+  if (role_ == Role::server && exchange->in != Exchange::Side::failed && (exchange->streamed ? head : ended))
     requests_.push_back(exchange);
   exchange->readable.notify();
   return 0;
+}
+
+void H2Engine::on_goaway(const nghttp2_goaway& frame) {
+  // A client that will ask no more still waits for the answers under way.
+  if (fault_ || (role_ == Role::server && frame.error_code == NGHTTP2_NO_ERROR)) return;
+  fault_ = Error{Code::unavailable, fmt::format("the peer ended the session ({})", goaway_reason(frame))};
 }
 
 void H2Engine::on_ping_ack(const nghttp2_ping& frame) {
@@ -455,7 +523,8 @@ void H2Engine::on_ping_ack(const nghttp2_ping& frame) {
 }
 
 void H2Engine::on_frame_sent(const nghttp2_frame& frame) {
-  if (frame.hd.type == NGHTTP2_GOAWAY && !fault_) fault_ = broken(goaway_reason(frame.goaway));
+  const bool retiring = frame.hd.type == NGHTTP2_GOAWAY && frame.goaway.error_code == NGHTTP2_NO_ERROR;
+  if (frame.hd.type == NGHTTP2_GOAWAY && !retiring && !fault_) fault_ = broken(goaway_reason(frame.goaway));
   if ((frame.hd.type != NGHTTP2_DATA && frame.hd.type != NGHTTP2_HEADERS) ||
       (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) == 0)
     return;
@@ -470,6 +539,7 @@ void H2Engine::on_stream_closed(std::int32_t id, std::uint32_t error_code) {
   exchange->closed = true;
   exchanges_.erase(id);
   slot_freed_.notify();
+  if (exchange->in != Exchange::Side::ended || error_code != NGHTTP2_NO_ERROR) drop_input(*exchange);
   Error why{Code::unavailable,
             fmt::format("the peer reset the stream ({})", nghttp2_http2_strerror(error_code))};
   if (error_code == NGHTTP2_NO_ERROR) {

@@ -1,5 +1,6 @@
 // H2Engine: nghttp2 over a Stream. Frames, windows, limits and the two loops (one reads, one writes); what
-// streams mean is the business of the client and the server built on it (h2_session.cc). Private to h2_*.
+// streams mean is the business of the client and the server built on it (h2_session.cc,
+// h2_http.cc). Private to h2_*.
 #pragma once
 
 #include <nghttp2/nghttp2.h>
@@ -26,13 +27,20 @@ class H2Engine : public H2Session {
   Task<Error> run() final;
   void close(std::string reason) noexcept final;
   bool closed() const final { return end_.has_value(); }
+  void retire() noexcept final;
   Task<Result<std::chrono::nanoseconds>> ping(Deadline deadline) final;
   std::size_t open_streams() const final { return exchanges_.size(); }
+
+  bool peer_is_loopback() const { return transport_->peer_is_loopback(); }
 
   // For the users of exchanges. All are harmless on a closed stream or session.
   void consumed(const Exchange& exchange, std::size_t bytes);  // gives the stream's window back
   void output_ready(Exchange& exchange);                       // more pending, or ended
-  void reset(Exchange& exchange) noexcept;                     // RST_STREAM(CANCEL), both sides fail
+  // RST_STREAM, both sides fail.
+  void reset(Exchange& exchange, std::uint32_t code = NGHTTP2_CANCEL) noexcept;
+  // A head of `headers`; unless it is interim, what is or will be pending follows as its body.
+  enum class Head : unsigned char { interim, final, final_without_body };
+  void send_head(Exchange& exchange, const Headers& headers, Head kind);
   void abandon(Exchange& exchange) noexcept;  // the user is gone; what it finished is still sent
 
  protected:
@@ -43,10 +51,15 @@ class H2Engine : public H2Session {
   void respond(Exchange& exchange, int status, std::string_view body, bool ended);
   // The head of a tunnel's answer. It leaves with the next bytes of the session, soon at the latest.
   void accept_later(Exchange& exchange);
+  // Notified when a stream has closed, and at the session's end.
+  Signal& stream_closed() { return slot_freed_; }
   // Waits until another stream may be opened.
   Task<Result<void>> wait_for_slot(Deadline deadline);
 
-  // A request is complete (a CONNECT: its head). Called on the loop outside nghttp2.
+  virtual void on_start() {}
+  // The first of a request's head arrives: the place to say how it is kept.
+  virtual void on_request_begin(Exchange& exchange) { exchange.input_max = limits_.call_body_bytes_max; }
+  // A request is complete (one that is streamed: its head). Called on the loop outside nghttp2.
   virtual void on_request(ExchangePtr exchange) = 0;
 
  private:
@@ -65,6 +78,7 @@ class H2Engine : public H2Session {
   int on_header(const nghttp2_frame& frame, std::string_view name, std::string_view value);
   int on_data(std::int32_t id, std::span<const std::byte> bytes);
   int on_frame(const nghttp2_frame& frame);
+  void on_goaway(const nghttp2_goaway& frame);
   void on_ping_ack(const nghttp2_ping& frame);
   void on_frame_sent(const nghttp2_frame& frame);
   void on_stream_closed(std::int32_t id, std::uint32_t error_code);
@@ -73,8 +87,12 @@ class H2Engine : public H2Session {
   static Task<void> write_loop(std::shared_ptr<H2Engine> self);
   Task<Error> read_loop();
   void feed(std::span<const std::byte> bytes);
+  bool over_in_order() const;
+  Task<void> finish_in_order();
+  void drop_input(Exchange& exchange);
   bool output_clogged() const;
   void wake_writer();
+  void submit_head(Exchange& exchange, const Headers& headers, Head kind);
   void submit_response(Exchange& exchange, int status, std::string_view body, bool ended);
   static Task<void> flush_soon(std::weak_ptr<H2Engine> engine);
   void shut_down(Error why) noexcept;

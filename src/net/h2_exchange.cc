@@ -80,59 +80,59 @@ class TunnelStream final : public Stream {
     if (auto engine = exchange_->engine.lock()) engine->abandon(*exchange_);
   }
 
-  Task<Result<std::size_t>> read(std::span<std::byte> into) override { return read_from(exchange_, into); }
-  Task<Result<void>> write(std::span<const std::byte> bytes) override { return write_to(exchange_, bytes); }
-  Task<Result<void>> finish() override { return end_of(exchange_); }
+  Task<Result<std::size_t>> read(std::span<std::byte> into) override { return read_input(exchange_, into); }
+  Task<Result<void>> write(std::span<const std::byte> bytes) override {
+    return write_output(exchange_, bytes);
+  }
+  Task<Result<void>> finish() override { co_return end_output(*exchange_); }
   void reset() noexcept override {
     if (auto engine = exchange_->engine.lock()) engine->reset(*exchange_);
   }
 
  private:
-  // These hold the exchange themselves, so that a stream destroyed under a pending call does no harm.
-  static Task<Result<std::size_t>> read_from(ExchangePtr exchange, std::span<std::byte> into) {
-    while (true) {
-      if (exchange->in == Exchange::Side::failed) co_return std::unexpected(exchange->error);
-      if (exchange->refused())
-        co_return fail(code_of_http_status(exchange->status), "the tunnel was refused");
-      if (!exchange->received.empty() || into.empty()) break;
-      if (exchange->in == Exchange::Side::ended) co_return 0;
-      if (co_await exchange->readable.wait(no_deadline()) == Signal::Wake::cancelled)
-        co_return fail(Code::unavailable, "read cancelled");
-    }
-    const std::size_t count = exchange->received.take(into);
-    if (auto engine = exchange->engine.lock()) engine->consumed(*exchange, count);
-    co_return count;
-  }
-
-  static Task<Result<void>> write_to(ExchangePtr exchange, std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      if (exchange->out == Exchange::Side::failed) co_return std::unexpected(exchange->error);
-      if (exchange->out == Exchange::Side::ended) co_return fail(Code::internal, "write after finish");
-      const std::size_t count = std::min(bytes.size(), pending_max - exchange->pending.size());
-      if (count > 0) {
-        exchange->pending.append(bytes.first(count));
-        bytes = bytes.subspan(count);
-        if (auto engine = exchange->engine.lock()) engine->output_ready(*exchange);
-      } else if (co_await exchange->writable.wait(no_deadline()) == Signal::Wake::cancelled) {
-        co_return fail(Code::unavailable, "write cancelled");
-      }
-    }
-    co_return Result<void>();
-  }
-
-  static Task<Result<void>> end_of(ExchangePtr exchange) {
-    if (exchange->out == Exchange::Side::failed) co_return std::unexpected(exchange->error);
-    if (exchange->out == Exchange::Side::open) {
-      exchange->out = Exchange::Side::ended;
-      if (auto engine = exchange->engine.lock()) engine->output_ready(*exchange);
-    }
-    co_return Result<void>();
-  }
-
   ExchangePtr exchange_;
 };
 
 }  // namespace
+
+Task<Result<std::size_t>> read_input(ExchangePtr exchange, std::span<std::byte> into) {
+  while (true) {
+    if (exchange->in == Exchange::Side::failed) co_return std::unexpected(exchange->error);
+    if (exchange->refused()) co_return fail(code_of_http_status(exchange->status), "the tunnel was refused");
+    if (!exchange->received.empty() || into.empty()) break;
+    if (exchange->in == Exchange::Side::ended) co_return 0;
+    if (co_await exchange->readable.wait(no_deadline()) == Signal::Wake::cancelled)
+      co_return fail(Code::unavailable, "read cancelled");
+  }
+  const std::size_t count = exchange->received.take(into);
+  if (auto engine = exchange->engine.lock()) engine->consumed(*exchange, count);
+  co_return count;
+}
+
+Task<Result<void>> write_output(ExchangePtr exchange, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    if (exchange->out == Exchange::Side::failed) co_return std::unexpected(exchange->error);
+    if (exchange->out == Exchange::Side::ended) co_return fail(Code::internal, "write after finish");
+    const std::size_t count = std::min(bytes.size(), pending_max - exchange->pending.size());
+    if (count > 0) {
+      exchange->pending.append(bytes.first(count));
+      bytes = bytes.subspan(count);
+      if (auto engine = exchange->engine.lock()) engine->output_ready(*exchange);
+    } else if (co_await exchange->writable.wait(no_deadline()) == Signal::Wake::cancelled) {
+      co_return fail(Code::unavailable, "write cancelled");
+    }
+  }
+  co_return Result<void>();
+}
+
+Result<void> end_output(Exchange& exchange) {
+  if (exchange.out == Exchange::Side::failed) return std::unexpected(exchange.error);
+  if (exchange.out == Exchange::Side::open) {
+    exchange.out = Exchange::Side::ended;
+    if (auto engine = exchange.engine.lock()) engine->output_ready(exchange);
+  }
+  return {};
+}
 
 StreamPtr make_tunnel_stream(ExchangePtr exchange) {
   return std::make_unique<TunnelStream>(std::move(exchange));

@@ -4,11 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "net/byte_queue.h"
-#include "net/stream.h"
+#include "net/http.h"
 
 namespace space {
 
@@ -44,11 +45,12 @@ struct Exchange {
   std::string path;
   std::string authority;
   int status = 0;
+  std::optional<http::Fields> fields;  // kept if there are any to put them into
   std::size_t header_bytes = 0;
-  bool tunnel = false;
 
-  // What the peer sends. `discard`: nobody will read it. `input_max`: 0 for tunnels, where the window is the
-  // bound.
+  // What the peer sends. `streamed`: read while it arrives, the window is the bound and given back as it is
+  // read; else whole and at most `input_max`. `discard`: nobody will read it.
+  bool streamed = false;
   Side in = Side::open;
   ByteQueue received;
   bool discard = false;
@@ -89,6 +91,11 @@ class ExchangeOwner {
  private:
   ExchangePtr exchange_;
 };
+
+// These hold the exchange themselves, so that an owner destroyed under a pending call does no harm.
+Task<Result<std::size_t>> read_input(ExchangePtr exchange, std::span<std::byte> into);  // 0 at the end
+Task<Result<void>> write_output(ExchangePtr exchange, std::span<const std::byte> bytes);
+Result<void> end_output(Exchange& exchange);
 
 // The tunnel's Stream.
 StreamPtr make_tunnel_stream(ExchangePtr exchange);

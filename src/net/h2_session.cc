@@ -90,7 +90,7 @@ class Server final : public H2Engine {
 
  private:
   void on_request(ExchangePtr exchange) override {
-    const bool tunnel = exchange->tunnel;
+    const bool tunnel = exchange->method == "CONNECT";
     if (!(tunnel ? bool(handlers_->connect) : bool(handlers_->call))) {
       return answer(*exchange, {http_status_of(Code::not_found), "not served here"});
     }

@@ -1,6 +1,7 @@
 // H2Session: one HTTP/2 session (nghttp2) over a Stream, client or server. The same code carries the private
 // channel (sandboxd is the client, the guest daemon the server) and the node session (the node dials, then
-// serves; space-control is the client). Two kinds of streams: small unary calls and CONNECT tunnels.
+// serves; space-control is the client): small unary calls and CONNECT tunnels. A server of the public kind
+// (http_server) answers any client's HTTP requests, one http::ServerExchange each.
 //
 // Flow control: a tunnel's receive window is given back only as its reader takes bytes, so a slow consumer
 // slows its producer and nobody else. Limits hold against a hostile peer whichever side it is: input held for
@@ -17,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include "net/stream.h"
+#include "net/http.h"
 
 namespace space {
 
@@ -25,7 +26,10 @@ struct H2Limits {
   std::uint32_t streams_max = 256;  // concurrently open; a client's further calls wait for their turn
   std::uint32_t tunnel_window_bytes = 256 * 1024;
   std::uint32_t session_window_bytes = 8 * 1024 * 1024;  // in flight on the whole session
-  std::size_t call_body_bytes_max = 1024 * 1024;         // request and response bodies of unary calls
+  // Gives the session's window back only as readers take bytes, too: it is then all that a peer can make us
+  // hold, and streams of its own that nobody reads can hold up its others.
+  bool session_window_waits = false;
+  std::size_t call_body_bytes_max = 1024 * 1024;  // request and response bodies of unary calls
   std::size_t header_bytes_max = 16 * 1024;
   // RST_STREAM and frames without content; more ends the session ("rapid reset"). A session that carries many
   // clients' tunnels raises it.
@@ -67,6 +71,9 @@ class H2Session : public std::enable_shared_from_this<H2Session> {
  public:
   static std::shared_ptr<H2Session> client(StreamPtr transport, H2Limits limits = {});
   static std::shared_ptr<H2Session> server(StreamPtr transport, H2Handlers handlers, H2Limits limits = {});
+  // Every request goes to `handlers`, each in a coroutine of its own. A session without any for `idle` ends.
+  static std::shared_ptr<H2Session> http_server(StreamPtr transport, http::ServerHandlers handlers,
+                                                Millis idle, H2Limits limits = {});
   virtual ~H2Session() = default;
 
   // Drives the session until the transport ends, the peer misbehaves or close(); then resets every stream.
@@ -74,6 +81,8 @@ class H2Session : public std::enable_shared_from_this<H2Session> {
   virtual Task<Error> run() = 0;
   virtual void close(std::string reason) noexcept = 0;
   virtual bool closed() const = 0;
+  // Server. Takes no more streams and tells the peer so; ends in order when those that are open have ended.
+  virtual void retire() noexcept = 0;
 
   // Client. Fails with unavailable when the session closes before the answer.
   virtual Task<Result<CallResponse>> call(CallRequest request, Deadline deadline) = 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -86,6 +87,16 @@ class ServerExchange {
   // After an upgrade was answered (101): the raw stream; bytes already read come first. Ends this object's
   // use.
   virtual StreamPtr release() = 0;
+  // The client is on this machine (Stream::peer_is_loopback).
+  virtual bool peer_is_loopback() const = 0;
+};
+
+// What a server does with requests. Each exchange lives until the coroutine for it ends; an answer that is
+// incomplete then is broken off.
+struct ServerHandlers {
+  std::function<Task<void>(ServerExchange&, RequestHead)> request;
+  // A head that is malformed (Code::invalid_argument) or too large (Code::exhausted): answers 400 or 431.
+  std::function<Task<void>(ServerExchange&, Error)> malformed;
 };
 
 // One HTTP/1.1 connection of a server, and the exchange of the request read last. Loop: read_request, answer,
@@ -101,6 +112,8 @@ class ServerConnection final : public ServerExchange {
   // head beyond head_limit_bytes: Code::exhausted (431); `idle` passed before the head was there:
   // Code::deadline.
   Task<Result<std::optional<RequestHead>>> read_request(Deadline idle);
+  // What was read last is no request but HTTP/2's greeting; it comes first from the stream to release().
+  bool speaks_http2() const;
   // The unread rest of the request body is dropped up to 1 MiB to keep the connection; beyond, it is closed.
   Task<Result<void>> drain_request();
 
@@ -112,6 +125,7 @@ class ServerConnection final : public ServerExchange {
   void abort() noexcept override;
   Task<void> peer_gone() override;
   StreamPtr release() override;
+  bool peer_is_loopback() const override;
 
  private:
   struct Impl;

@@ -25,6 +25,7 @@ class PrefixedStream final : public Stream {
     offset_ = prefix_.size();
     stream_->reset();
   }
+  bool peer_is_loopback() const override { return stream_->peer_is_loopback(); }
 
  private:
   Task<Result<std::size_t>> read_prefix(std::span<std::byte> into) {

@@ -9,6 +9,8 @@ namespace {
 constexpr std::size_t drain_limit_bytes = 1024 * 1024;
 constexpr Millis drain_patience(5000);
 constexpr Millis linger_patience(2000);
+// What HTTP/1.1 would take for the client's first head (RFC 9113, 3.4). The rest is the session's to check.
+constexpr std::string_view http2_greeting = "PRI * HTTP/2.0\r\n\r\n";
 
 Task<Result<void>> read_to_end(Stream& stream) {
   std::array<std::byte, 16 * 1024> scratch;
@@ -62,6 +64,8 @@ struct ServerConnection::Impl {
   bool to_head = false;           // the request is HEAD
   bool expects_continue = false;  // and has not been told to
   bool closing = false;           // no further request is read
+  bool greeted = false;           // the connection's first head was read
+  bool speaks_http2 = false;
 };
 
 ServerConnection::ServerConnection(StreamPtr stream) : impl_(std::make_unique<Impl>(std::move(stream))) {}
@@ -74,6 +78,10 @@ ServerConnection::~ServerConnection() {
 Task<Result<std::optional<RequestHead>>> ServerConnection::Impl::next_request() {
   SPACE_CO_TRY(const auto span, co_await input.find_head());
   if (!span) co_return std::nullopt;
+  if (std::exchange(greeted, true) == false && input.pending().starts_with(http2_greeting)) {
+    speaks_http2 = closing = true;
+    co_return RequestHead{.method = "PRI", .target = "*", .fields = {}};
+  }
   auto request = parse_request_head(input.pending().substr(span->begin, span->end - span->begin));
   input.consume(span->end);
   if (!request) co_return std::unexpected(std::move(request).error());
@@ -93,6 +101,10 @@ Task<Result<std::optional<RequestHead>>> ServerConnection::read_request(Deadline
   auto request = co_await with_deadline(impl_->next_request(), idle, "waiting for a request");
   if (!request) impl_->closing = true;
   co_return request;
+}
+
+bool ServerConnection::speaks_http2() const {
+  return impl_->speaks_http2;
 }
 
 Body& ServerConnection::body() {
@@ -179,7 +191,12 @@ void ServerConnection::abort() noexcept {
 }
 
 StreamPtr ServerConnection::release() {
+  impl_->closing = true;
   return with_prefix(std::move(impl_->stream), impl_->input.take_pending());
+}
+
+bool ServerConnection::peer_is_loopback() const {
+  return impl_->stream && impl_->stream->peer_is_loopback();
 }
 
 Task<void> ServerConnection::peer_gone() {

@@ -25,9 +25,6 @@ bool is_control(char c) {
 bool is_value(std::string_view text) {
   return std::ranges::none_of(text, [](char c) { return is_control(c) && c != '\t'; });
 }
-bool is_target(std::string_view text) {
-  return !text.empty() && std::ranges::none_of(text, [](char c) { return is_control(c) || c == ' '; });
-}
 
 std::string_view trim(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t");
@@ -43,15 +40,6 @@ void append_number(std::string& out, std::uint64_t value, int base = 10) {
 
 void append_field(std::string& out, std::string_view name, std::string_view value) {
   out.append(name).append(": ").append(value).append("\r\n");
-}
-
-Result<void> check_fields(const Fields& fields) {
-  for (const auto& [name, value] : fields.all()) {
-    if (!is_token(name) || !is_value(value)) {
-      return fail(Code::invalid_argument, "header field with characters that are not allowed");
-    }
-  }
-  return {};
 }
 
 void append_fields(std::string& out, const Fields& fields, bool with_connection) {
@@ -80,12 +68,34 @@ int hex_value(char c) {
 
 }  // namespace
 
+bool is_method(std::string_view text) {
+  return is_token(text);
+}
+bool is_target(std::string_view text) {
+  return !text.empty() && std::ranges::none_of(text, [](char c) { return is_control(c) || c == ' '; });
+}
+
+bool is_connection_field(std::string_view name) {
+  constexpr std::array names = std::to_array<std::string_view>(
+      {"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade"});
+  return std::ranges::any_of(names, [&](auto known) { return equal_without_case(known, name); });
+}
+
+Result<void> check_fields(const Fields& fields) {
+  for (const auto& [name, value] : fields.all()) {
+    if (!is_token(name) || !is_value(value)) {
+      return fail(Code::invalid_argument, "header field with characters that are not allowed");
+    }
+  }
+  return {};
+}
+
 bool equal_without_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, [](char x, char y) { return lower(x) == lower(y); });
 }
 
 Result<void> append_request_head(std::string& out, const RequestHead& head) {
-  if (!is_token(head.method) || !is_target(head.target)) {
+  if (!is_method(head.method) || !is_target(head.target)) {
     return fail(Code::invalid_argument, "method or target with characters that are not allowed");
   }
   if (head.chunked && head.content_length) {

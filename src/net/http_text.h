@@ -10,6 +10,13 @@ namespace space::http {
 
 bool equal_without_case(std::string_view a, std::string_view b);
 
+// Names that are tokens, values without control characters; else Code::invalid_argument.
+Result<void> check_fields(const Fields& fields);
+bool is_method(std::string_view text);
+bool is_target(std::string_view text);  // not empty, no control character, no space
+// Fields about one connection alone, which HTTP/2 forbids: Connection, Keep-Alive, Upgrade, …
+bool is_connection_field(std::string_view name);
+
 // How the body is framed is written by these from `content_length` and `chunked`; Content-Length and
 // Transfer-Encoding among the fields are left out. A name, value or target that would break the line
 // structure is Code::invalid_argument, and nothing is appended.

@@ -13,6 +13,8 @@
 #include <boost/asio/write.hpp>
 #include <cerrno>
 
+#include "net/loopback.h"
+
 namespace space {
 namespace asio = boost::asio;
 
@@ -80,6 +82,13 @@ class FdStream final : public Stream {
       }
     }
     descriptor_.close(ignored);
+  }
+
+  bool peer_is_loopback() const override {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    const int fd = const_cast<Descriptor&>(descriptor_).native_handle();  // it only tells
+    return ::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 && is_loopback(address);
   }
 
  private:

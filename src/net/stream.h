@@ -27,6 +27,8 @@ class Stream {
   virtual Task<Result<void>> finish() = 0;
   // Aborts both directions at once: TCP RST, RST_STREAM. A pending read or write of ours fails.
   virtual void reset() noexcept = 0;
+  // A socket whose other end is on this machine's loopback.
+  virtual bool peer_is_loopback() const { return false; }
 };
 
 using StreamPtr = std::unique_ptr<Stream>;
