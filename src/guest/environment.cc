@@ -1,5 +1,7 @@
 #include "guest/environment.h"
 
+#include "guest/path_text.h"
+
 namespace space::guest {
 
 namespace {
@@ -50,7 +52,9 @@ std::vector<std::string> to_assignments(const Environment& environment) {
   return result;
 }
 
-Result<std::string> resolve_path(std::string_view path, const User& user, std::string_view default_workdir) {
+Result<std::string> resolve_path(std::string_view text, const User& user, std::string_view default_workdir) {
+  const std::string bytes = path_of_text(text);
+  std::string_view path = bytes;
   if (path.find('\0') != std::string_view::npos)
     return fail(Code::invalid_argument, "a path must not hold NUL");
   if (path.empty())
@@ -58,7 +62,7 @@ Result<std::string> resolve_path(std::string_view path, const User& user, std::s
   if (path.front() == '/') return normalized(path);
   if (path.front() == '~') {
     if (path.size() > 1 && path[1] != '/')
-      return fail(Code::invalid_argument, "cannot expand the home folder of another user in '{}'", path);
+      return fail(Code::invalid_argument, "cannot expand the home folder of another user in '{}'", text);
     path.remove_prefix(1);
   }
   return normalized(fmt::format("{}/{}", user.home, path));

@@ -23,10 +23,10 @@ Environment build_environment(std::string_view path, const User& user, const Env
                               const Environment& request);
 std::vector<std::string> to_assignments(const Environment& environment);  // "NAME=value"
 
-// Absolute: kept. "~", "~/x": the home. "~bob": invalid_argument. Relative: below the home. Empty: the
-// default working folder, else the home. NUL inside: invalid_argument. "." and ".." are resolved by text, as
-// the E2B SDKs expect.
-Result<std::string> resolve_path(std::string_view path, const User& user, std::string_view default_workdir);
+// The absolute path, in bytes, that a client's text means (path_text.h). Absolute: kept. "~", "~/x": the home.
+// "~bob": invalid_argument. Relative: below the home. Empty: the default working folder, else the home. NUL
+// inside: invalid_argument. "." and ".." are resolved by text, as the E2B SDKs expect.
+Result<std::string> resolve_path(std::string_view text, const User& user, std::string_view default_workdir);
 
 // Where execve is tried for `command`: itself if it holds a '/', else in each folder of PATH.
 std::vector<std::string> executable_candidates(std::string_view command, std::string_view path);
