@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "base/clock.h"
 #include "net/http.h"
 
 namespace space::control {
@@ -20,6 +21,19 @@ Result<std::int64_t> number(std::string_view name, std::string_view text, std::i
   if (error != std::errc() || end != text.data() + text.size() || value < min || value > max)
     return fail(Code::invalid_argument, "'{}' must be between {} and {}", name, min, max);
   return value;
+}
+
+// A line's own timestamp, as observation_json.h prints it.
+Result<std::int64_t> microseconds(std::string_view text) {
+  constexpr std::size_t printed_size = sizeof "2026-01-31T12:00:00.123456Z" - 1;
+  const auto time = parse_rfc3339(text);
+  std::int64_t rest = 0;
+  if (time && text.size() == printed_size &&
+      std::from_chars(text.data() + printed_size - 4, text.data() + printed_size - 1, rest).ptr ==
+          text.data() + printed_size - 1 &&
+      time->time_since_epoch().count() >= 0 && time->time_since_epoch().count() <= time_ms_max)
+    return time->time_since_epoch().count() * 1000 + rest;
+  return fail(Code::invalid_argument, "'after' must be the timestamp of a line of this log");
 }
 
 Result<void> apply(std::string_view name, const std::string& value, LogRoute route, LogQuery& query) {
@@ -42,6 +56,8 @@ Result<void> apply(std::string_view name, const std::string& value, LogRoute rou
     if (value.size() > search_bytes_max)
       return fail(Code::invalid_argument, "'search' is longer than {} bytes", search_bytes_max);
     query.search = value;
+  } else if (name == "after") {
+    SPACE_TRY(query.after_us, microseconds(value));
   } else if (name == "wait_ms") {
     SPACE_TRY(query.wait_ms, number(name, value, 0, wait_ms_max));
   }
@@ -62,6 +78,7 @@ JsonObject node_log_request(const LogQuery& query, std::string_view sandbox) {
   if (query.from_ms && query.backward) request["before"] = (*query.from_ms + 1) * 1000;
   if (query.from_ms && !query.backward)
     request["after"] = std::max<std::int64_t>(0, *query.from_ms * 1000 - 1);
+  if (query.after_us && !query.backward) request["after"] = *query.after_us;
   if (!query.level.empty()) request["level"] = query.level;
   if (!query.search.empty()) request["search"] = query.search;
   if (query.wait_ms > 0) request["wait_ms"] = query.wait_ms;

@@ -14,12 +14,13 @@ inline constexpr std::int64_t log_lines_max = 1000;
 
 enum class LogRoute : unsigned char {
   v1,  // start, limit
-  v2,  // cursor, limit, direction, level, search; ours: wait_ms
+  v2,  // cursor, limit, direction, level, search; ours: after, wait_ms
 };
 
 struct LogQuery {
   std::optional<std::int64_t>
       from_ms;  // milliseconds since 1970, inclusive; backward: the newest there may be
+  std::optional<std::int64_t> after_us;  // forward: what follows the line of exactly that time
   std::int64_t limit = log_lines_max;
   bool backward = false;
   std::string level;  // "": any

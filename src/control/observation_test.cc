@@ -45,6 +45,9 @@ TEST_F(ObservationTest, TheNodeIsAskedForWhatTheQuerySays) {
   EXPECT_EQ(to_text(plane.node().log_request),
             R"({"id":")" + id +
                 R"(","limit":5,"backward":false,"after":1699999999999999,"level":"warn","search":"a b"})");
+  plane.api("GET", "/v2/sandboxes/" + id + "/logs?after=2023-11-14T22:13:20.000007Z&cursor=5&wait_ms=9");
+  EXPECT_EQ(to_text(plane.node().log_request),
+            R"({"id":")" + id + R"(","limit":1000,"backward":false,"after":1700000000000007,"wait_ms":9})");
   plane.api("GET", "/v2/sandboxes/" + id + "/logs?direction=backward&cursor=7");
   EXPECT_EQ(to_text(plane.node().log_request),
             R"({"id":")" + id + R"(","limit":1000,"backward":true,"before":8000})");
@@ -66,7 +69,8 @@ TEST_F(ObservationTest, LogsOutliveTheSandboxAndBelongToItsTeam) {
 TEST_F(ObservationTest, WrongQueriesAre400) {
   const std::string id = plane.create();
   for (const char* wrong : {"cursor=x", "cursor=-1", "cursor=8640000000001", "limit=0", "limit=1001",
-                            "direction=up", "level=loud", "wait_ms=20001"})
+                            "direction=up", "level=loud", "after=7", "after=2023-11-14T22:13:20.007Z",
+                            "after=1969-11-14T22:13:20.000007Z", "wait_ms=20001"})
     EXPECT_EQ(plane.api("GET", "/v2/sandboxes/" + id + "/logs?" + wrong).status, 400) << wrong;
   EXPECT_EQ(parse_log_query("search=" + std::string(257, 'a'), LogRoute::v2).error().code,
             Code::invalid_argument);
