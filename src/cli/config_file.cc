@@ -7,11 +7,8 @@
 
 namespace space::cli {
 
-Result<ConfigFile> read_config_file(const std::string& path) {
-  const auto text = read_file(path, 1024 * 1024);
-  if (!text && text.error().code == Code::not_found) return ConfigFile{};
-  if (!text) return std::unexpected(text.error());
-  const toml::parse_result parsed = toml::parse(*text, path);
+Result<ConfigFile> parse_config(std::string_view text, const std::string& path) {
+  const toml::parse_result parsed = toml::parse(text, path);
   if (!parsed)
     return fail(Code::invalid_argument, "{} line {}: {}", path, parsed.error().source().begin.line,
                 parsed.error().description());
@@ -41,6 +38,13 @@ Result<ConfigFile> read_config_file(const std::string& path) {
     *target = node.as_string()->get();
   }
   return config;
+}
+
+Result<ConfigFile> read_config_file(const std::string& path) {
+  const auto text = read_file(path, 1024 * 1024);
+  if (!text && text.error().code == Code::not_found) return ConfigFile{};
+  if (!text) return std::unexpected(text.error());
+  return parse_config(*text, path);
 }
 
 }  // namespace space::cli

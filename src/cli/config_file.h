@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -18,6 +19,7 @@ struct ConfigFile {
 };
 
 // A missing file is an empty configuration; an unknown key or a wrong type is an error with its line.
+Result<ConfigFile> parse_config(std::string_view text, const std::string& path);
 Result<ConfigFile> read_config_file(const std::string& path);
 
 }  // namespace space::cli

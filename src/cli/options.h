@@ -35,6 +35,13 @@ struct DownOptions {
   bool all = false;
 };
 
+// Empty: not given; then the configuration file's, then the default.
+struct DoctorOptions {
+  std::string state;
+  std::string run;
+  std::string config = "/etc/space/space.toml";
+};
+
 struct CreateOptions {
   std::string template_name = "base";
   int timeout_seconds = 3600;
