@@ -49,7 +49,8 @@ Task<Reply> Api::handle(ApiRequest request) {
       co_return co_await remove_template(std::move(request));
     case Action::node_info:
       co_return node_info();
-    case Action::sandbox_tunnel:  // the proxy's: its answer is a stream of bytes
+    case Action::sandbox_tunnel:  // the proxy's: their answers are streams of bytes
+    case Action::signed_file:
     case Action::not_available:
       break;
   }

@@ -165,8 +165,12 @@ Task<bool> FakeNode::answer(http::ServerConnection& connection, http::RequestHea
     const std::string token(head.fields.get("X-Access-Token").value_or(""));
     co_return (co_await connection.respond(plain(200), id + " " + token)).has_value();
   }
-  if (head.path() == "/echo") {
-    co_await connection.start_response(plain(200));
+  if (head.path() == "/files" && head.method != "POST")
+    co_return (co_await connection.respond(plain(200), id)).has_value();
+  if (head.path() == "/echo" || head.path() == "/files") {
+    http::ResponseHead echo = plain(200);
+    echo.fields.add("X-Served-By", id);
+    co_await connection.start_response(std::move(echo));
     std::vector<std::byte> piece(32 * 1024);
     while (true) {
       const auto n = co_await connection.body().read(piece);

@@ -13,6 +13,8 @@
 namespace space::control {
 namespace {
 
+constexpr Millis farewell{500};
+
 struct Options {
   std::string state = "/var/lib/space";
   std::string run = "/run/space";
@@ -54,7 +56,8 @@ struct ControlPlane {
         auth(rows, system_clock()),
         api(rows, sandboxes, nodes, auth, system_clock(), options.domain),
         proxy(sandboxes, nodes),
-        edge(executor, api, proxy) {}
+        signed_urls(sandboxes, system_clock()),
+        edge(executor, api, proxy, signed_urls) {}
 
   store::Repository& repository;
   NodeLink nodes;
@@ -62,6 +65,7 @@ struct ControlPlane {
   Auth auth;
   Api api;
   Proxy proxy;
+  SignedUrls signed_urls;
   Edge edge;
 };
 
@@ -101,6 +105,12 @@ Task<void> start_or_stop(boost::asio::io_context& loop, ControlPlane& plane, Opt
   loop.stop();
 }
 
+// Clients hear of it; what can be answered in short time is.
+Task<void> stop(boost::asio::io_context& loop, Edge& edge) {
+  co_await edge.retire(Deadline::after(farewell));
+  loop.stop();
+}
+
 int run(const Options& options) {
   auto repository = store::open_sqlite_repository(options.state + "/control/control.db");
   if (!repository) {
@@ -111,9 +121,9 @@ int run(const Options& options) {
   boost::asio::io_context loop(1);
   ControlPlane plane(loop.get_executor(), **repository, options);
   boost::asio::signal_set signals(loop, SIGTERM, SIGINT);
-  signals.async_wait([&loop](const boost::system::error_code&, int signal) {
+  signals.async_wait([&](const boost::system::error_code&, int signal) {
     log::info("stopping", {{"signal", signal}});
-    loop.stop();
+    spawn(loop.get_executor(), "stop", stop(loop, plane.edge));
   });
   spawn(loop.get_executor(), "start", start_or_stop(loop, plane, options, exit_code));
   loop.run();

@@ -99,7 +99,7 @@ TEST_F(ObservationTest, StatsOfOneAndOfAllThatRun) {
 
   const auto all = plane.api("GET", "/v1/stats").json().at("sandboxes").as_array();
   ASSERT_EQ(all.size(), 2U);
-  for (const Json& entry : all) EXPECT_EQ(entry.at("stats").is_null(), entry.at("sandboxID") == silent);
+  for (const Json& entry : all) EXPECT_EQ(entry.at("stats").is_null(), entry.at("sandboxID") == Json(silent));
   EXPECT_EQ(plane.api("GET", "/v1/sandboxes/i0000000000000000000/stats").status, 404);
 }
 

@@ -23,7 +23,7 @@ Routes documented() {
     if (!in_paths || !line.ends_with(':')) continue;
     line.pop_back();
     if (line.starts_with("  /")) path = line.substr(2);
-    for (std::string method : {"GET", "POST", "PUT", "PATCH", "DELETE"}) {
+    for (std::string method : {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}) {
       std::string lower = method;
       std::ranges::transform(lower, lower.begin(), [](char c) { return static_cast<char>(c + 32); });
       if (line == "    " + lower) routes.emplace(method, path);

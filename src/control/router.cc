@@ -29,6 +29,10 @@ constexpr std::array table = std::to_array<RouteEntry>({
     {"GET", "/v2/sandboxes/{id}/logs", Action::sandbox_logs_v2},
     {"GET", "/v1/sandboxes/{id}/stats", Action::sandbox_stats},
     {"GET", "/v1/stats", Action::stats_list},
+    {"GET", "/files", Action::signed_file},
+    {"HEAD", "/files", Action::signed_file},
+    {"POST", "/files", Action::signed_file},
+    {"OPTIONS", "/files", Action::signed_file},
     {"GET", "/v1/templates", Action::template_list},
     {"POST", "/v1/templates", Action::template_add},
     {"DELETE", "/v1/templates/{id}", Action::template_remove},
@@ -152,11 +156,6 @@ Route route(const http::RequestHead& head) {
   const std::string host = host_name(head.fields.get("Host").value_or(""));
   if (auto by_host = route_of_host(host)) return *std::move(by_host);
   if (auto by_headers = route_of_headers(head, host)) return *std::move(by_headers);
-  if (head.path() == "/files" && http::query_value(head.query(), "signature"))
-    return ApiError{401,
-                    "Signed URLs are not served yet. Read and write files through the SDK, which names the "
-                    "sandbox in its headers",
-                    "", ""};
   return route_of_path(head);
 }
 

@@ -5,7 +5,7 @@
 //   one
 //      sandbox can thus not steer requests to another.
 //   2. E2b-Sandbox-Id and E2b-Sandbox-Port, if Host is localhost, an IP address or starts with "sandbox.".
-//   3. The API.
+//   3. The API. /files is a part of it that leads to the sandbox whose token signed the URL.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,7 @@ enum class Action : unsigned char {
   sandbox_delete,
   sandbox_set_timeout,
   sandbox_tunnel,
+  signed_file,
   sandbox_logs_v1,
   sandbox_logs_v2,
   sandbox_stats,

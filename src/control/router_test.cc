@@ -105,9 +105,13 @@ TEST(Router, UnknownPathsAndMethods) {
   EXPECT_EQ(wrong_method.allow, "GET, DELETE");
 }
 
-TEST(Router, SignedUrlsAreRefusedForNow) {
-  EXPECT_EQ(refused(route(head("GET", "/files?path=a&signature=v1_x"))).status, 401);
-  EXPECT_EQ(refused(route(head("GET", "/files?path=a"))).status, 404);
+TEST(Router, FilesWithoutASandboxAreLookedUpByTheirSignature) {
+  for (const char* method : {"GET", "HEAD", "POST", "OPTIONS"})
+    EXPECT_EQ(api(route(head(method, "/files?path=a&signature=v1_x"))).action, Action::signed_file) << method;
+  EXPECT_EQ(refused(route(head("DELETE", "/files?path=a&signature=v1_x"))).status, 405);
+  const auto named = head("GET", "/files?path=a&signature=v1_x",
+                          {{"Host", "localhost"}, {"E2b-Sandbox-Id", id}, {"E2b-Sandbox-Port", "49983"}});
+  EXPECT_EQ(data_plane(route(named)), (DataPlaneRoute{id, 49983}));
 }
 
 TEST(Router, InternalPathsHoweverTheyAreSpelt) {

@@ -257,10 +257,20 @@ Task<void> SandboxService::end(std::string id, std::string reason) {
 }
 
 std::optional<DataPlaneTarget> SandboxService::data_plane_target(const std::string& id) const {
+  const store::Sandbox* row = live_row(id);
+  if (!row) return std::nullopt;
+  return DataPlaneTarget{row->traffic_token, row->options.mask_request_host};
+}
+
+const store::Sandbox* SandboxService::live_row(const std::string& id) const {
   const auto found = live_.find(id);
-  if (found == live_.end() || is_deletion(found->second->row.wanted)) return std::nullopt;
-  const store::Sandbox& row = found->second->row;
-  return DataPlaneTarget{row.traffic_token, row.options.mask_request_host};
+  return found == live_.end() || is_deletion(found->second->row.wanted) ? nullptr : &found->second->row;
+}
+
+const store::Sandbox* SandboxService::live_row_after(const std::string& id) const {
+  for (auto it = live_.upper_bound(id); it != live_.end(); ++it)
+    if (!is_deletion(it->second->row.wanted)) return &it->second->row;
+  return nullptr;
 }
 
 }  // namespace space::control

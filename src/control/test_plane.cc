@@ -11,6 +11,24 @@
 
 namespace space::control {
 
+namespace {
+
+// A stream that says it comes from this machine.
+class LoopbackStream final : public Stream {
+ public:
+  explicit LoopbackStream(StreamPtr stream) : stream_(std::move(stream)) {}
+  Task<Result<std::size_t>> read(std::span<std::byte> into) override { return stream_->read(into); }
+  Task<Result<void>> write(std::span<const std::byte> bytes) override { return stream_->write(bytes); }
+  Task<Result<void>> finish() override { return stream_->finish(); }
+  void reset() noexcept override { stream_->reset(); }
+  bool peer_is_loopback() const override { return true; }
+
+ private:
+  StreamPtr stream_;
+};
+
+}  // namespace
+
 struct TestPlane::Parts {
   Parts(const Executor& executor, std::unique_ptr<store::Repository> opened, const Clock& clock)
       : repository(std::move(opened)),
@@ -23,7 +41,8 @@ struct TestPlane::Parts {
         auth(*repository, clock),
         api(*repository, sandboxes, nodes, auth, clock, ""),
         proxy(sandboxes, nodes),
-        edge(executor, api, proxy) {}
+        signed_urls(sandboxes, clock),
+        edge(executor, api, proxy, signed_urls) {}
 
   std::unique_ptr<store::Repository> repository;
   NodeLink nodes;
@@ -31,6 +50,7 @@ struct TestPlane::Parts {
   Auth auth;
   Api api;
   Proxy proxy;
+  SignedUrls signed_urls;
   Edge edge;
 };
 
@@ -106,9 +126,11 @@ void TestPlane::run_until(std::function<bool()> condition) {
   }
 }
 
-StreamPtr TestPlane::dial() {
+StreamPtr TestPlane::dial(bool from_loopback) {
   auto [ours, theirs] = make_stream_pair(executor());
-  spawn(executor(), "edge", parts_->edge.serve(std::move(theirs)));
+  spawn(executor(), "edge",
+        parts_->edge.serve(from_loopback ? std::make_unique<LoopbackStream>(std::move(theirs))
+                                         : std::move(theirs)));
   return std::move(ours);
 }
 

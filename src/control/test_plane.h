@@ -48,7 +48,7 @@ class TestPlane {
   void run_until(std::function<bool()> condition);
 
   // A new connection to the edge.
-  StreamPtr dial();
+  StreamPtr dial(bool from_loopback = true);
   static http::RequestHead request(std::string method, std::string target, std::string body);
   static http::RequestHead to_sandbox(std::string method, std::string target, std::string sandbox,
                                       int port = 49983);
