@@ -32,9 +32,9 @@ http::ResponseHead json_head(int status) {
 
 // One request on its way: both connections and how it went.
 struct Exchange {
-  Exchange(http::ServerConnection& c, OpeningTunnel tunnel, Deadline limit)
+  Exchange(http::ServerExchange& c, OpeningTunnel tunnel, Deadline limit)
       : client(c), guest(std::move(tunnel.stream)), accepted(std::move(tunnel.accepted)), patience(limit) {}
-  http::ServerConnection& client;
+  http::ServerExchange& client;
   http::ClientConnection guest;
   std::function<Task<Result<void>>(Deadline)> accepted;
   Deadline patience;          // for that
@@ -69,6 +69,7 @@ Task<void> pass_answer(Exchange& exchange) {
   const auto response = co_await exchange.guest.read_response(never);
   if (!response) co_return;
   exchange.end = Exchange::End::broken;
+  if (response->head.status == 101 && !exchange.request.wants_upgrade()) co_return;
   // What has come with the head leaves with it, and the last piece with the end: the client wakes once for
   // each.
   const auto piece = std::make_unique_for_overwrite<std::byte[]>(piece_bytes);
@@ -168,11 +169,11 @@ Task<Proxy::Outcome<OpeningTunnel>> Proxy::open_tunnel(DataPlaneRoute route, Dea
   }
 }
 
-Task<bool> Proxy::refuse(http::ServerConnection& client, Refusal refusal) {
-  co_return (co_await client.respond(json_head(refusal.status), refusal.body)).has_value();
+Task<void> Proxy::refuse(http::ServerExchange& client, Refusal refusal) {
+  (void)co_await client.respond(json_head(refusal.status), refusal.body);
 }
 
-Task<bool> Proxy::serve(http::ServerConnection& client, http::RequestHead head, DataPlaneRoute route) {
+Task<void> Proxy::serve(http::ServerExchange& client, http::RequestHead head, DataPlaneRoute route) {
   const auto target = admit(head, route);
   if (!target) co_return co_await refuse(client, target.error());
   const Deadline patience = Deadline::after(tunnel_patience);
@@ -184,15 +185,12 @@ Task<bool> Proxy::serve(http::ServerConnection& client, http::RequestHead head, 
   const bool client_stayed = co_await run(exchange);
   if (!client_stayed) exchange.guest.abort();
   using End = Exchange::End;
-  if (client_stayed && exchange.end == End::complete) co_return true;
-  if (client_stayed && exchange.end == End::upgraded) {
-    co_await splice(client.release(), exchange.guest.release());
-    co_return false;
-  }
+  if (client_stayed && exchange.end == End::complete) co_return;
+  if (client_stayed && exchange.end == End::upgraded)
+    co_return co_await splice(client.release(), exchange.guest.release());
   if (client_stayed && exchange.end == End::unanswered)
     co_return co_await refuse(client, unreachable(route, exchange.why));
   client.abort();
-  co_return false;
 }
 
 Task<Proxy::Outcome<DataPlaneRoute>> Proxy::admit_tunnel(http::RequestHead head, std::string team,
@@ -209,7 +207,7 @@ Task<Proxy::Outcome<DataPlaneRoute>> Proxy::admit_tunnel(http::RequestHead head,
   co_return DataPlaneRoute{std::move(sandbox), *port};
 }
 
-Task<bool> Proxy::tunnel(http::ServerConnection& client, http::RequestHead head, std::string team,
+Task<void> Proxy::tunnel(http::ServerExchange& client, http::RequestHead head, std::string team,
                          std::string sandbox) {
   const auto route = co_await admit_tunnel(std::move(head), std::move(team), std::move(sandbox));
   if (!route) co_return co_await refuse(client, route.error());
@@ -221,7 +219,6 @@ Task<bool> Proxy::tunnel(http::ServerConnection& client, http::RequestHead head,
   switching.fields.add("Upgrade", "tcp");
   if (co_await client.start_response(std::move(switching)))
     co_await splice(client.release(), std::move(opened->stream));
-  co_return false;
 }
 
 }  // namespace space::control

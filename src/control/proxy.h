@@ -1,9 +1,9 @@
 // Proxy: the data plane. One request of a client to one port of one sandbox.
 //
 // Nothing is buffered beyond a piece: bodies stream both ways, a slow reader slows its producer. Each request
-// has a tunnel of its own; when the tunnel breaks, so does the client's connection, never with a clean end:
-// that is how clients tell a killed sandbox from the end of an answer. A client that leaves resets its
-// tunnel.
+// has a tunnel of its own; when the tunnel breaks, so does the client's connection or stream, never with a
+// clean end: that is how clients tell a killed sandbox from the end of an answer. A client that leaves resets
+// its tunnel.
 #pragma once
 
 #include <string>
@@ -19,11 +19,11 @@ class Proxy {
  public:
   Proxy(SandboxService& sandboxes, NodeLink& nodes) : sandboxes_(sandboxes), nodes_(nodes) {}
 
-  // Answers `head`, whose body is still to be read from `client`. False: the connection is of no further use.
-  Task<bool> serve(http::ServerConnection& client, http::RequestHead head, DataPlaneRoute route);
+  // Answers `head`, whose body is still to be read from `client`.
+  Task<void> serve(http::ServerExchange& client, http::RequestHead head, DataPlaneRoute route);
   // Turns the connection into a raw byte stream to a port of the guest's loopback (`?port=`), for programs
   // that do not speak HTTP. The caller authenticated `team`. Never the daemon's port.
-  Task<bool> tunnel(http::ServerConnection& client, http::RequestHead head, std::string team,
+  Task<void> tunnel(http::ServerExchange& client, http::RequestHead head, std::string team,
                     std::string sandbox);
 
  private:
@@ -39,7 +39,7 @@ class Proxy {
   Task<Outcome<DataPlaneRoute>> admit_tunnel(http::RequestHead head, std::string team, std::string sandbox);
   Task<Outcome<OpeningTunnel>> open_tunnel(DataPlaneRoute route, Deadline deadline);
   Refusal unreachable(const DataPlaneRoute& route, const Error& error) const;
-  static Task<bool> refuse(http::ServerConnection& client, Refusal refusal);
+  static Task<void> refuse(http::ServerExchange& client, Refusal refusal);
 
   SandboxService& sandboxes_;
   NodeLink& nodes_;
