@@ -165,8 +165,10 @@ std::vector<Row> top_rows(const JsonArray& sandboxes, std::string_view sort) {
   std::vector<const JsonObject*> ordered;
   for (const Json& value : sandboxes)
     if (const auto* object = value.if_object()) ordered.push_back(object);
-  std::ranges::stable_sort(ordered, std::ranges::greater(), [key](const JsonObject* sandbox) {
-    return number_at(object_at(*sandbox, "stats"), key, -1);
+  std::ranges::sort(ordered, [key](const JsonObject* a, const JsonObject* b) {
+    const double of_a = number_at(object_at(*a, "stats"), key, -1);
+    const double of_b = number_at(object_at(*b, "stats"), key, -1);
+    return of_a != of_b ? of_a > of_b : text_at(*a, "sandboxID") < text_at(*b, "sandboxID");
   });
   std::vector<Row> rows;
   for (const JsonObject* sandbox : ordered) rows.push_back(row_of(*sandbox));
