@@ -1,5 +1,6 @@
 #include "cli/api_client.h"
 
+#include "cli/sandbox_lookup.h"
 #include "net/connect.h"
 #include "net/h2_session.h"
 
@@ -8,6 +9,8 @@ namespace space::cli {
 namespace {
 
 constexpr std::size_t answer_limit_bytes = 16 * 1024 * 1024;
+constexpr Millis dial_patience{10'000};
+constexpr Millis answer_patience{60'000};
 
 http::RequestHead json_request(std::string method, std::string target, std::size_t body_bytes) {
   http::RequestHead head;
@@ -65,16 +68,19 @@ Task<Result<Answer>> ApiClient::call(std::string method, std::string target, std
   co_return answer;
 }
 
-Task<Result<Target>> ApiClient::connect_sandbox(std::string sandbox_id) const {
+Task<Result<Target>> ApiClient::connect_sandbox(std::string wanted) const {
+  SPACE_CO_TRY(const std::string id, co_await resolve_sandbox(*this, std::move(wanted)));
   JsonObject request;
   request["timeout"] = 1;  // connect never shortens a life: this only looks
-  SPACE_CO_TRY(Answer answer,
-               co_await call("POST", "/v2/sandboxes/" + http::percent_encode(sandbox_id) + "/connect",
-                             std::move(request)));
-  if (!answer.body.is_object()) co_return fail(Code::internal, "the API sent no sandbox");
-  SPACE_CO_TRY(auto token, text_member(answer.body.get_object(), "envdAccessToken"));
-  SPACE_CO_TRY(auto id, require_text(answer.body.get_object(), "sandboxID"));
-  co_return Target{std::move(id), SecretText(std::move(token).value_or(""))};
+  auto answer = co_await call("POST", "/v2/sandboxes/" + id + "/connect", std::move(request));
+  if (!answer) co_return std::unexpected(co_await explain_missing(*this, id, std::move(answer).error()));
+  if (!answer->body.is_object()) co_return fail(Code::internal, "the API sent no sandbox");
+  const JsonObject& sandbox = answer->body.get_object();
+  SPACE_CO_TRY(auto token, text_member(sandbox, "envdAccessToken"));
+  SPACE_CO_TRY(auto traffic_token, text_member(sandbox, "trafficAccessToken"));
+  SPACE_CO_TRY(auto domain, text_member(sandbox, "domain"));
+  co_return Target{id, SecretText(std::move(token).value_or("")),
+                   SecretText(std::move(traffic_token).value_or("")), std::move(domain).value_or("")};
 }
 
 Task<Result<std::unique_ptr<http::ClientConnection>>> ApiClient::open_daemon(const Target& target,
@@ -83,27 +89,53 @@ Task<Result<std::unique_ptr<http::ClientConnection>>> ApiClient::open_daemon(con
   head.fields.add("E2b-Sandbox-Id", target.sandbox_id);
   head.fields.add("E2b-Sandbox-Port", "49983");
   head.fields.add("X-Access-Token", target.access_token.reveal());
-  SPACE_CO_TRY(StreamPtr stream, co_await dial(Deadline::after(Millis(10'000))));
+  SPACE_CO_TRY(StreamPtr stream, co_await dial(Deadline::after(dial_patience)));
   auto connection = std::make_unique<http::ClientConnection>(std::move(stream));
   SPACE_CO_CHECK(co_await connection->write_request(head));
   co_return connection;
 }
 
 Task<Result<JsonObject>> ApiClient::daemon_call(const Target& target, std::string procedure,
-                                                JsonObject request) const {
+                                                JsonObject request, bool* sent, std::string user) const {
   const std::string body = to_text(request);
   http::RequestHead head = json_request("POST", std::move(procedure), body.size());
   head.fields.add("Connect-Protocol-Version", "1");
+  if (!user.empty()) head.fields.add("Authorization", "Basic " + to_base64(as_bytes(user + ":")));
   SPACE_CO_TRY(auto connection, co_await open_daemon(target, std::move(head)));
+  if (sent != nullptr) *sent = true;
   SPACE_CO_CHECK(co_await connection->write_body(as_bytes(body)));
   SPACE_CO_CHECK(co_await connection->end_request());
-  SPACE_CO_TRY(const auto response, co_await connection->read_response(Deadline::after(Millis(60'000))));
+  SPACE_CO_TRY(const auto response, co_await connection->read_response(Deadline::after(answer_patience)));
   SPACE_CO_TRY(const std::string content, co_await http::read_all(connection->body(), answer_limit_bytes));
   auto value = parse_json(content.empty() ? "{}" : content);
   if (response.head.status != 200)
     co_return std::unexpected(error_of(response.head.status, value ? *value : Json()));
   if (!value || !value->is_object()) co_return fail(Code::internal, "the sandbox sent no JSON object");
   co_return std::move(value->get_object());
+}
+
+Task<Result<StreamPtr>> ApiClient::open_port(const Target& target, std::uint16_t port) const {
+  http::RequestHead head;
+  head.method = "GET";
+  head.target = fmt::format("/v1/sandboxes/{}/tunnel?port={}", target.sandbox_id, port);
+  head.fields.add("Host", fmt::format("{}:{}", settings_.host, settings_.port));
+  head.fields.add("X-API-Key", settings_.api_key.reveal());
+  head.fields.add("Connection", "Upgrade");
+  head.fields.add("Upgrade", "tcp");
+  SPACE_CO_TRY(StreamPtr stream, co_await dial(Deadline::after(dial_patience)));
+  http::ClientConnection connection(std::move(stream));
+  SPACE_CO_CHECK(co_await connection.write_request(head));
+  SPACE_CO_CHECK(co_await connection.end_request());
+  SPACE_CO_TRY(const auto response, co_await connection.read_response(Deadline::after(answer_patience)));
+  if (response.head.status == 101) co_return connection.release();
+  SPACE_CO_TRY(const std::string content, co_await http::read_all(connection.body(), 65536));
+  const auto value = parse_json(content);
+  co_return std::unexpected(error_of(response.head.status, value ? *value : Json()));
+}
+
+Result<ApiClient> make_client(const CommonOptions& common) {
+  SPACE_TRY(Settings settings, load_settings(common.api_url, common.api_key));
+  return ApiClient(std::move(settings));
 }
 
 }  // namespace space::cli

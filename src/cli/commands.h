@@ -7,9 +7,20 @@
 
 namespace space::cli {
 
+struct ProgramSpec;
+ProgramSpec program_of(const ExecOptions& options);  // as `run` and `exec` start it
+
 int command_create(const CommonOptions& common, const CreateOptions& options);
 int command_run(const CommonOptions& common, const RunOptions& options);
 int command_exec(const CommonOptions& common, const ExecOptions& options);
+int command_shell(const CommonOptions& common, const ShellOptions& options);
+int command_attach(const CommonOptions& common, const ProcessOptions& options);
+int command_ps(const CommonOptions& common, const std::string& sandbox);
+int command_kill_process(const CommonOptions& common, const ProcessOptions& options);
+int command_copy(const CommonOptions& common, const CopyCommand& command);
+int command_watch(const CommonOptions& common, const WatchOptions& options);
+int command_forward(const CommonOptions& common, const ForwardOptions& options);
+int command_url(const CommonOptions& common, const UrlOptions& options);
 int command_list(const CommonOptions& common);
 int command_info(const CommonOptions& common, const std::string& sandbox);
 int command_kill(const CommonOptions& common, const std::vector<std::string>& sandboxes);

@@ -1,4 +1,5 @@
 // space: the command line. This file is the table of contents: the groups of commands.
+#include "cli/completion.h"
 #include "cli/output.h"
 #include "cli/program.h"
 
@@ -8,7 +9,11 @@ namespace {
 
 int main_of(int argc, char** argv) {
   Program program;
-  for (const auto add : {add_platform, add_sandboxes, add_processes, add_templates, add_doctor}) add(program);
+  for (const auto add : {add_platform, add_sandboxes, add_processes, add_files, add_ports, add_observation,
+                         add_templates, add_doctor, add_completion}) {
+    add(program);
+  }
+  if (argc >= 2 && argv[1] == complete_word) return command_complete(program, {argv + 2, argv + argc});
   try {
     program.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -55,8 +55,62 @@ struct ExecOptions {
   std::map<std::string, std::string> env;
   std::string cwd;
   std::string user;
+  std::string tag;
   bool terminal = false;
+  bool interactive = false;  // standard input goes to it even if it is a terminal
+  bool no_stdin = false;     // and it does not even if it is piped in
+  bool detach = false;
   int timeout_seconds = 0;
+};
+
+struct ShellOptions {
+  std::string sandbox;
+  std::string user;
+  std::string attach;  // pid or tag; empty: a new shell
+};
+
+struct ProcessOptions {
+  std::string sandbox;
+  std::string process;  // pid or tag
+  std::string signal = "TERM";
+  bool interactive = false;
+};
+
+struct CopyCommand {
+  std::vector<std::string> sources;
+  std::string destination;
+  std::string user;  // whose files they are in a sandbox; empty: the template's
+  bool resume = false;
+  bool quiet = false;
+};
+
+struct WatchOptions {
+  std::string sandbox;
+  std::string path;
+  std::string user;
+  bool recursive = false;
+};
+
+struct LogsOptions {
+  std::string sandbox;
+  bool follow = false;
+  std::string since;  // "10m" or a time
+  std::string level;
+};
+
+struct TopOptions {
+  bool once = false;
+  std::string sort = "cpu";
+};
+
+struct ForwardOptions {
+  std::string sandbox;
+  std::vector<std::string> ports;  // [LOCAL:]REMOTE
+};
+
+struct UrlOptions {
+  std::string sandbox;
+  int port = 0;
 };
 
 struct RunOptions {

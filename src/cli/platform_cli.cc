@@ -11,7 +11,9 @@ void add_up(Program& program) {
       program.app.add_subcommand("up", "Start the platform here: all daemons, supervised, one log");
   const auto options = std::make_shared<UpOptions>();
   add_directories(command, options->directories);
-  command->add_option("--listen", options->listen, "API address")->capture_default_str();
+  command->add_option("--listen", options->listen, "API address")
+      ->envname("SPACE_LISTEN")
+      ->capture_default_str();
   command->add_option("--config", options->config, "Configuration file; flags win over it")
       ->capture_default_str();
   command->add_option("--pool-mib", options->pool_mib, "Size of the disk pool, when this start makes it")
@@ -34,11 +36,19 @@ void add_down(Program& program) {
   program.on_call(command, options, command_down);
 }
 
+void add_env(Program& program) {
+  CLI::App* command = program.app.add_subcommand(
+      "env", "Print the variables that lead an E2B SDK here, the API key included");
+  command->footer("Example: eval \"$(sudo space env)\"");
+  command->callback([&program] { program.code = command_env(program.common); });
+}
+
 }  // namespace
 
 void add_platform(Program& program) {
   add_up(program);
   add_down(program);
+  add_env(program);
 }
 
 }  // namespace space::cli

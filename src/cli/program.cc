@@ -19,8 +19,11 @@ Program::Program()
 }
 
 void add_directories(CLI::App* command, Directories& directories) {
-  command->add_option("--state", directories.state, "Where everything durable lives")->capture_default_str();
+  command->add_option("--state", directories.state, "Where everything durable lives")
+      ->envname("SPACE_STATE")
+      ->capture_default_str();
   command->add_option("--run", directories.run, "Where sockets live; empty after a reboot")
+      ->envname("SPACE_RUN")
       ->capture_default_str();
 }
 
@@ -47,11 +50,10 @@ void add_exec_flags(CLI::App* command, ExecOptions& options) {
                    "Kill the command after this many seconds (0: never)")
       ->capture_default_str();
   add_pairs(command, "-e,--env", options.env, "NAME=VALUE for this command; may be repeated");
-  command->add_flag("-i,--terminal", options.terminal, "Give it a terminal (PTY) of this window's size");
 }
 
 void add_sandbox_id(CLI::App* command, std::string& sandbox) {
-  command->add_option("sandbox", sandbox, "Sandbox id")->required();
+  command->add_option("sandbox", sandbox, "Sandbox id, or the beginning of it")->required();
 }
 
 }  // namespace space::cli

@@ -37,10 +37,14 @@ void add_exec_flags(CLI::App* command, ExecOptions& options);
 void add_sandbox_id(CLI::App* command, std::string& sandbox);
 
 // Groups of commands, in the order of `space --help`.
-void add_platform(Program& program);   // up, down
-void add_sandboxes(Program& program);  // run, create, ls, info, kill
-void add_processes(Program& program);  // exec, shell
-void add_templates(Program& program);  // template build|ls|rm
+void add_platform(Program& program);     // up, down
+void add_sandboxes(Program& program);    // run, create, ls, info, kill
+void add_processes(Program& program);    // exec, shell, attach, ps, kill-process
+void add_files(Program& program);        // cp, watch
+void add_ports(Program& program);        // port-forward, url
+void add_observation(Program& program);  // logs, top
+void add_templates(Program& program);    // template build|ls|rm
 void add_doctor(Program& program);
+void add_completion(Program& program);
 
 }  // namespace space::cli

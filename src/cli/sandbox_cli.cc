@@ -23,8 +23,14 @@ void add_run(Program& program) {
   add_create_flags(command, options->create, "--sandbox-env");
   add_exec_flags(command, options->exec);
   command->add_flag("--keep", options->keep, "Leave the sandbox running and say its id");
+  command->add_flag("--tty", options->exec.terminal,
+                    "Give it a terminal (PTY) of this window's size, with this one's keys");
   command->add_option("command", options->exec.argv, "-- CMD [ARG ...]")->required();
-  command->footer("Example: space run -- python3 -c 'print(6*7)'");
+  command->footer(
+      "Examples:\n"
+      "  space run -- python3 -c 'print(6*7)'\n"
+      "  space run --tty --keep -- bash\n"
+      "  tar c src | space run -- tar t");
   program.on_call(command, options, command_run);
 }
 

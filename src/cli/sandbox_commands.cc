@@ -1,23 +1,12 @@
-#include <unistd.h>
-
 #include "cli/api_client.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/process_client.h"
+#include "cli/sandbox_lookup.h"
 
 namespace space::cli {
 
 namespace {
-
-Result<ApiClient> make_client(const CommonOptions& common) {
-  SPACE_TRY(Settings settings, load_settings(common.api_url, common.api_key));
-  return ApiClient(std::move(settings));
-}
-
-int report(const Error& error) {
-  print_error(error);
-  return exit_code_of(error);
-}
 
 JsonObject create_request(const CreateOptions& options) {
   JsonObject request;
@@ -38,24 +27,6 @@ Task<Result<JsonObject>> create_sandbox(const ApiClient& api, const CreateOption
   co_return std::move(answer.body.get_object());
 }
 
-ProgramSpec program_of(const ExecOptions& options) {
-  ProgramSpec program;
-  program.argv = options.argv;
-  program.env = options.env;
-  program.cwd = options.cwd;
-  program.user = options.user;
-  program.terminal = options.terminal;
-  program.forward_stdin = !options.terminal && ::isatty(STDIN_FILENO) == 0;
-  program.timeout = std::chrono::seconds(options.timeout_seconds);
-  if (program.terminal) {
-    const char* term = ::getenv("TERM");
-    program.env.try_emplace("TERM", term == nullptr ? "xterm-256color" : term);
-    program.env.try_emplace("LANG", "C.UTF-8");
-    program.env.try_emplace("LC_ALL", "C.UTF-8");
-  }
-  return program;
-}
-
 std::string text_or(const JsonObject& object, std::string_view key, std::string fallback) {
   auto value = text_member(object, key);
   return value && *value ? **std::move(value) : std::move(fallback);
@@ -63,35 +34,24 @@ std::string text_or(const JsonObject& object, std::string_view key, std::string 
 
 Task<Result<int>> run(const ApiClient& api, const RunOptions& options) {
   SPACE_CO_TRY(const JsonObject sandbox, co_await create_sandbox(api, options.create));
-  const Target target{text_or(sandbox, "sandboxID", ""), SecretText(text_or(sandbox, "envdAccessToken", ""))};
-  auto code = co_await run_program(api, target, program_of(options.exec));
+  const std::string id = text_or(sandbox, "sandboxID", "");
+  Target target{.sandbox_id = id, .access_token = SecretText(text_or(sandbox, "envdAccessToken", ""))};
+  auto code = co_await run_program(api, std::move(target), program_of(options.exec));
   if (options.keep) {
-    note(fmt::format("kept: {0}   (space exec {0} -- CMD, space kill {0})", target.sandbox_id));
+    note(fmt::format("kept: {0}   (space exec {0} -- CMD, space kill {0})", id));
     co_return code;
   }
-  auto killed = co_await api.call("DELETE", "/sandboxes/" + target.sandbox_id, std::nullopt);
-  if (!killed)
-    note(fmt::format("sandbox {} could not be killed: {}", target.sandbox_id, killed.error().message));
+  auto killed = co_await api.call("DELETE", "/sandboxes/" + id, std::nullopt);
+  if (!killed) note(fmt::format("sandbox {} could not be killed: {}", id, killed.error().message));
   co_return code;
 }
 
-Task<Result<int>> exec(const ApiClient& api, const ExecOptions& options) {
-  SPACE_CO_TRY(const Target target, co_await api.connect_sandbox(options.sandbox));
-  co_return co_await run_program(api, target, program_of(options));
-}
-
-Task<Result<JsonArray>> list_all(const ApiClient& api) {
-  JsonArray all;
-  std::string token;
-  do {
-    std::string path = "/v2/sandboxes?limit=100";
-    if (!token.empty()) path += "&nextToken=" + http::percent_encode(token);
-    SPACE_CO_TRY(Answer answer, co_await api.call("GET", std::move(path), std::nullopt));
-    if (!answer.body.is_array()) co_return fail(Code::internal, "the API sent no list");
-    for (Json& item : answer.body.get_array()) all.push_back(std::move(item));
-    token = answer.next_token;
-  } while (!token.empty());
-  co_return all;
+// An id, or a beginning of one.
+Task<Result<Answer>> call_sandbox(const ApiClient& api, std::string method, std::string wanted) {
+  SPACE_CO_TRY(const std::string id, co_await resolve_sandbox(api, std::move(wanted)));
+  auto answer = co_await api.call(std::move(method), "/sandboxes/" + id, std::nullopt);
+  if (!answer) co_return std::unexpected(co_await explain_missing(api, id, std::move(answer).error()));
+  co_return answer;
 }
 
 std::string number_or(const JsonObject& object, std::string_view key) {
@@ -121,17 +81,10 @@ int command_run(const CommonOptions& common, const RunOptions& options) {
   return code ? *code : report(code.error());
 }
 
-int command_exec(const CommonOptions& common, const ExecOptions& options) {
-  const auto api = make_client(common);
-  if (!api) return report(api.error());
-  const auto code = run_loop(exec(*api, options));
-  return code ? *code : report(code.error());
-}
-
 int command_list(const CommonOptions& common) {
   const auto api = make_client(common);
   if (!api) return report(api.error());
-  const auto sandboxes = run_loop(list_all(*api));
+  const auto sandboxes = run_loop(list_sandboxes(*api));
   if (!sandboxes) return report(sandboxes.error());
   if (common.json) {
     print_json(*sandboxes);
@@ -153,7 +106,7 @@ int command_list(const CommonOptions& common) {
 int command_info(const CommonOptions& common, const std::string& sandbox) {
   const auto api = make_client(common);
   if (!api) return report(api.error());
-  const auto answer = run_loop(api->call("GET", "/sandboxes/" + http::percent_encode(sandbox), std::nullopt));
+  const auto answer = run_loop(call_sandbox(*api, "GET", sandbox));
   if (!answer) return report(answer.error());
   if (common.json || !answer->body.is_object()) {
     print_json(answer->body);
@@ -173,8 +126,7 @@ int command_kill(const CommonOptions& common, const std::vector<std::string>& sa
   if (!api) return report(api.error());
   int worst = 0;
   for (const std::string& sandbox : sandboxes) {
-    const auto answer =
-        run_loop(api->call("DELETE", "/sandboxes/" + http::percent_encode(sandbox), std::nullopt));
+    const auto answer = run_loop(call_sandbox(*api, "DELETE", sandbox));
     if (answer) {
       if (!common.json) print_line("killed " + sandbox);
     } else {

@@ -16,11 +16,6 @@ namespace space::cli {
 
 namespace {
 
-int report(const Error& error) {
-  print_error(error);
-  return exit_code_of(error);
-}
-
 Result<std::string> recipe_of(const TemplateBuildOptions& options) {
   SPACE_TRY(const std::string images, images_folder());
   const std::string recipe = options.recipe.empty() ? images + "/" + options.name : options.recipe;
