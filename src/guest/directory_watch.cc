@@ -81,6 +81,12 @@ bool has_content(int folder, const std::string& name) {
          status.st_size > 0;
 }
 
+bool is_mount_point(int folder) {
+  struct statx status{};
+  return ::statx(folder, "", AT_EMPTY_PATH, STATX_TYPE, &status) == 0 &&
+         (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
 // A folder that is not there (any more), or not a folder: its own event says so, now or soon.
 bool is_gone(const Error& error) {
   return error.code == Code::not_found || error.code == Code::invalid_argument;
@@ -112,34 +118,39 @@ Result<std::unique_ptr<DirectoryWatch>> DirectoryWatch::open(WatchOptions option
   if (!watch->inotify_ && errno == EMFILE)
     return fail(Code::exhausted, "too many watches at once (fs.inotify.max_user_instances); stop some");
   if (!watch->inotify_) return fail_errno(errno, "watch the folder");
-  SPACE_TRY(watch->root_, watch->add_watch(folder.get(), -1, ""));
+  SPACE_TRY(const Added root, watch->add_watch(folder.get(), Folder()));
+  watch->root_ = root.watch;
   SPACE_CHECK(watch->watch_below(folder.get(), watch->root_, false));
   return watch;
 }
 
-// Makes the folder known under this name; one that is watched already gets its new place.
-Result<int> DirectoryWatch::add_watch(int folder, int parent, const std::string& name) {
+// One that is watched already gets its new place; one that was at that place has left it.
+Result<DirectoryWatch::Added> DirectoryWatch::add_watch(int folder, Folder place) {
   const std::string path = fmt::format("/proc/self/fd/{}", folder);
-  const std::uint32_t mask = parent < 0 ? root_mask : folder_mask | IN_MASK_ADD;
+  const std::uint32_t mask = place.parent < 0 ? root_mask : folder_mask | IN_MASK_ADD;
   const int watch = ::inotify_add_watch(inotify_.get(), path.c_str(), mask);
   if (watch < 0 && errno == ENOSPC)
     return fail(
         Code::exhausted,
         "the kernel has no more watches (fs.inotify.max_user_watches); watch a smaller folder or raise it");
-  if (watch < 0) return fail_errno(errno, "watch a folder");
-  const bool known = folders_.contains(watch);
-  if (known && is_above(watch, parent)) return fail(Code::conflict, "a folder holds itself");
-  if (known) detach(watch);
-  std::erase_if(moving_, [watch](const auto& entry) { return entry.second.watch == watch; });
-  if (parent >= 0) {
-    auto& below = folders_.at(parent).below;
-    if (const auto former = below.find(name); former != below.end()) forget_tree(former->second);
-    folders_.at(parent).below[name] = watch;
+  struct stat status{};
+  if (watch < 0 || ::fstat(folder, &status) != 0) return fail_errno(errno, "watch a folder");
+  place.device = status.st_dev;
+  place.inode = status.st_ino;
+  const auto known = folders_.find(watch);
+  if (known != folders_.end()) {
+    if (is_above(watch, place.parent)) return fail(Code::conflict, "a folder is below itself");
+    leave_place(watch);
+    place.below = std::move(known->second.below);
   }
-  Folder& entry = folders_[watch];
-  entry.parent = parent;
-  entry.name = name;
-  return watch;
+  const bool moved = moving_.erase(watch) > 0;
+  if (const auto parent = folders_.find(place.parent); parent != folders_.end()) {
+    const auto former = parent->second.below.find(place.name);
+    if (former != parent->second.below.end()) moving_.insert_or_assign(former->second, round_);
+    parent->second.below.insert_or_assign(place.name, watch);
+  }
+  folders_.insert_or_assign(watch, std::move(place));
+  return Added{.watch = watch, .moved = moved};
 }
 
 // Watches all folders below, each before it is listed.
@@ -162,23 +173,25 @@ Result<void> DirectoryWatch::watch_below(int folder, int watch, bool announce) {
     }
     const std::string name = std::move(levels.back().below.back());
     levels.back().below.pop_back();
+    const std::uint64_t seen = queue_end();
     SPACE_TRY(const bool entered, enter_watchable(stack, name));
     if (!entered) continue;
-    const auto added = add_watch(stack.fd(), levels.back().watch, name);
-    if (!added && added.error().code == Code::conflict) {  // mounted into itself
+    const auto added = add_watch(stack.fd(), {.parent = levels.back().watch, .name = name, .seen = seen});
+    if (!added && added.error().code == Code::conflict &&
+        is_mount_point(stack.fd())) {  // mounted into itself
       SPACE_CHECK(stack.leave());
       continue;
     }
     if (!added) return std::unexpected(added.error());
-    SPACE_TRY(auto below, list_level(stack, *added, announce));
-    levels.push_back({*added, std::move(below)});
+    SPACE_TRY(auto below, list_level(stack, added->watch, announce));
+    levels.push_back({added->watch, std::move(below)});
   }
 }
 
 // Names of the folders in the current one.
 Result<std::vector<std::string>> DirectoryWatch::list_level(FolderStack& stack, int watch, bool announce) {
   SPACE_TRY(auto items, read_folder(stack.fd(), names_limit));
-  const std::uint64_t until = read_bytes_ + queued_bytes();
+  const std::uint64_t until = queue_end();
   std::vector<std::string> below;
   for (FolderItem& item : items) {
     const bool is_folder = type_of(stack.fd(), item) == DT_DIR;
@@ -216,7 +229,7 @@ bool DirectoryWatch::is_above(int watch, int other) const {
   return true;
 }
 
-void DirectoryWatch::detach(int watch) {
+void DirectoryWatch::leave_place(int watch) {
   const Folder& folder = folders_.at(watch);
   const auto parent = folders_.find(folder.parent);
   if (parent == folders_.end()) return;
@@ -226,12 +239,13 @@ void DirectoryWatch::detach(int watch) {
 
 void DirectoryWatch::forget_tree(int watch) {
   if (!folders_.contains(watch) || watch == root_) return;
-  detach(watch);
+  leave_place(watch);
   std::vector<int> left{watch};
   while (!left.empty()) {
     const int next = left.back();
     left.pop_back();
     const auto folder = folders_.extract(next);
+    moving_.erase(next);
     for (const auto& [name, below] : folder.mapped().below) left.push_back(below);
     ::inotify_rm_watch(inotify_.get(), next);
   }
@@ -250,15 +264,18 @@ DirectoryWatch::Batch DirectoryWatch::read() {
     inotify_event event{};
     std::memcpy(&event, buffer.data() + at, sizeof event);
     const std::string_view padded(buffer.data() + at + sizeof event, event.len);
-    const auto handled = handle(event, std::string(padded.substr(0, padded.find('\0'))), start + at);
-    if (!handled)
-      end(handled.error().code == Code::exhausted ? RpcCode::resource_exhausted : RpcCode::data_loss,
-          handled.error().message);
+    end_on_failure(handle(event, std::string(padded.substr(0, padded.find('\0'))), start + at));
     at += sizeof event + event.len;
   }
-  if (!batch_.end) finish_round();
+  if (!batch_.end) end_on_failure(finish_round());
   batch_bytes_ = 0;
   return std::exchange(batch_, Batch());
+}
+
+void DirectoryWatch::end_on_failure(const Result<void>& result) {
+  if (result) return;
+  end(result.error().code == Code::exhausted ? RpcCode::resource_exhausted : RpcCode::data_loss,
+      result.error().message);
 }
 
 Result<void> DirectoryWatch::handle(const inotify_event& event, const std::string& name,
@@ -277,7 +294,7 @@ Result<void> DirectoryWatch::handle(const inotify_event& event, const std::strin
   } else if ((event.mask & (IN_CREATE | IN_MOVED_TO)) != 0) {
     return appeared(event, name, position);
   } else if ((event.mask & (IN_DELETE | IN_MOVED_FROM)) != 0) {
-    disappeared(event, name);
+    disappeared(event, name, position);
   } else if ((event.mask & IN_MODIFY) != 0) {
     emit(event.wd, name, WatchEventType::write);
   } else if ((event.mask & IN_ATTRIB) != 0) {
@@ -308,52 +325,60 @@ Result<void> DirectoryWatch::appeared(const inotify_event& event, const std::str
     if (told) return {};
   }
   emit(event.wd, name, WatchEventType::create);
-  if ((event.mask & IN_ISDIR) != 0 && options_.recursive) return folder_appeared(event, name);
+  if ((event.mask & IN_ISDIR) != 0 && options_.recursive) return folder_appeared(event.wd, name);
   return {};
 }
 
-Result<void> DirectoryWatch::folder_appeared(const inotify_event& event, const std::string& name) {
-  const auto above = open_watched(event.wd);
-  if (!above && is_gone(above.error())) return {};
+Result<void> DirectoryWatch::folder_appeared(int parent, const std::string& name) {
+  const std::uint64_t seen = queue_end();
+  const auto above = open_watched(parent);
+  if (!above && is_gone(above.error())) {
+    unopened_.emplace(parent, name);
+    return {};
+  }
   if (!above) return std::unexpected(above.error());
   const auto folder = open_folder_below(above->get(), name);
   if (!folder && is_gone(folder.error())) return {};
   if (!folder) return std::unexpected(folder.error());
   if (!is_watchable(folder->get())) return {};
 
-  const auto moved = event.cookie != 0 ? moving_.extract(event.cookie) : decltype(moving_)::node_type();
-  SPACE_TRY(const int watch, add_watch(folder->get(), event.wd, name));
-  if (moved && moved.mapped().watch == watch) return {};  // the watches below it came along
-  if (moved) forget_tree(moved.mapped().watch);
-  return watch_below(folder->get(), watch, true);
+  const auto added = add_watch(folder->get(), {.parent = parent, .name = name, .seen = seen});
+  if (!added && added.error().code == Code::conflict) {  // what is known of the folders above is out of date
+    unopened_.emplace(parent, name);
+    return {};
+  }
+  if (!added) return std::unexpected(added.error());
+  return added->moved ? Result<void>() : watch_below(folder->get(), added->watch, true);
 }
 
-void DirectoryWatch::disappeared(const inotify_event& event, const std::string& name) {
+void DirectoryWatch::disappeared(const inotify_event& event, const std::string& name,
+                                 std::uint64_t position) {
   const bool moved = (event.mask & IN_MOVED_FROM) != 0;
   announced_.erase({event.wd, name});
+  unopened_.erase({event.wd, name});
   emit(event.wd, name, moved ? WatchEventType::rename : WatchEventType::remove);
-  auto& below = folders_.at(event.wd).below;
+  const auto& below = folders_.at(event.wd).below;
   const auto folder = below.find(name);
   if ((event.mask & IN_ISDIR) == 0 || folder == below.end()) return;
   const int watch = folder->second;
-  if (!moved) return forget_tree(watch);
-  below.erase(folder);
-  moving_.insert_or_assign(event.cookie, Moving{.watch = watch, .round = round_});
+  if (position < folders_.at(watch).seen) return;
+  leave_place(watch);
+  moving_.insert_or_assign(watch, round_);
 }
 
 // A folder that left and did not arrive within the same queue has left the tree. If its arrival is told later
 // after all, it is a new folder then.
-void DirectoryWatch::finish_round() {
+Result<void> DirectoryWatch::finish_round() {
+  for (const auto& [parent, name] : std::exchange(unopened_, {}))
+    if (folders_.contains(parent)) SPACE_CHECK(folder_appeared(parent, name));
   const bool drained = queued_bytes() == 0;
   std::vector<int> left;
-  std::erase_if(moving_, [&](const auto& entry) {
-    const bool old = drained || entry.second.round < round_;
-    if (old) left.push_back(entry.second.watch);
-    return old;
-  });
+  for (const auto& [watch, round] : moving_)
+    if (drained || round < round_) left.push_back(watch);
   for (const int watch : left) forget_tree(watch);
   std::erase_if(announced_, [&](const auto& entry) { return drained || entry.second <= read_bytes_; });
   entry_folder_.reset();
+  return {};
 }
 
 void DirectoryWatch::emit(int watch, std::string_view name, WatchEventType type) {
@@ -413,7 +438,13 @@ Result<Fd> DirectoryWatch::open_watched(int watch) const {
   const auto relative = relative_path(watch, "");
   if (!relative) return fail(Code::not_found, "the folder is not watched any more");
   SPACE_TRY(const Fd root, open_folder(options_.path));
-  return open_folder_below(root.get(), *relative);
+  SPACE_TRY(Fd folder, open_folder_below(root.get(), *relative));
+  const Folder& known = folders_.at(watch);
+  struct stat status{};
+  const bool found =
+      ::fstat(folder.get(), &status) == 0 && status.st_dev == known.device && status.st_ino == known.inode;
+  if (!found) return fail(Code::not_found, "the folder has another place now");
+  return folder;
 }
 
 std::uint64_t DirectoryWatch::queued_bytes() const {

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -57,50 +58,58 @@ class DirectoryWatch {
   struct Folder {
     int parent = -1;  // watch descriptor; of the root -1
     std::string name;
+    std::uint64_t seen = 0;  // bytes of the queue before it was found here: what they say is of a former one
+    dev_t device = 0;
+    ino_t inode = 0;
     std::map<std::string, int, std::less<>> below;
   };
   // Found by listing a folder: events up to `until` bytes of the queue may speak of it again.
   using Announced = std::map<std::pair<int, std::string>, std::uint64_t>;
 
-  struct Moving {
+  struct Added {
     int watch = -1;
-    std::uint64_t round = 0;  // in which it left
+    bool moved = false;  // it was watched before and had left its place: so are the folders below it
   };
 
   explicit DirectoryWatch(WatchOptions options) : options_(std::move(options)) {}
 
-  Result<int> add_watch(int folder, int parent, const std::string& name);
+  Result<Added> add_watch(int folder, Folder place);
   Result<void> watch_below(int folder, int watch, bool announce);
   Result<std::vector<std::string>> list_level(FolderStack& stack, int watch, bool announce);
   Result<bool> enter_watchable(FolderStack& stack, const std::string& name) const;
   bool is_watchable(int folder) const;
   bool is_above(int watch, int other) const;
-  void detach(int watch);
+  void leave_place(int watch);
   void forget_tree(int watch);
 
   Result<void> handle(const inotify_event& event, const std::string& name, std::uint64_t position);
   void handle_root(const inotify_event& event);
   Result<void> appeared(const inotify_event& event, const std::string& name, std::uint64_t position);
-  Result<void> folder_appeared(const inotify_event& event, const std::string& name);
-  void disappeared(const inotify_event& event, const std::string& name);
-  void finish_round();
+  Result<void> folder_appeared(int parent, const std::string& name);
+  void disappeared(const inotify_event& event, const std::string& name, std::uint64_t position);
+  Result<void> finish_round();
 
   void emit(int watch, std::string_view name, WatchEventType type);
   void emit_at(int folder, int watch, std::string_view name, WatchEventType type);
   void push(std::string event, WatchEventType type);
   void end(connect::RpcCode code, std::string message);
+  void end_on_failure(const Result<void>& result);
   std::optional<std::string> relative_path(int watch, std::string_view name) const;
-  Result<Fd> open_watched(int watch) const;
+  Result<Fd> open_watched(int watch) const;  // not_found: it is not where it is known to be
   std::uint64_t queued_bytes() const;
+  std::uint64_t queue_end() const { return read_bytes_ + queued_bytes(); }
 
   WatchOptions options_;
   Fd inotify_;
   int root_ = -1;
   std::unordered_map<int, Folder> folders_;
   Announced announced_;
-  std::map<std::uint32_t, Moving> moving_;  // cookie of a move -> the folder that left its place by it
-  std::uint64_t read_bytes_ = 0;            // of the queue, ever
-  std::uint64_t round_ = 0;                 // calls of read
+  std::map<int, std::uint64_t> moving_;  // folders that left their place -> in which round
+  // Folders that appeared (parent, name) where their parent was not: it is being moved, its own event is yet
+  // to come.
+  std::set<std::pair<int, std::string>> unopened_;
+  std::uint64_t read_bytes_ = 0;  // of the queue, ever
+  std::uint64_t round_ = 0;       // calls of read
   Batch batch_;
   std::size_t batch_bytes_ = 0;
   std::optional<std::pair<int, Fd>> entry_folder_;  // the one opened last for an entry, within one round

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -276,40 +277,62 @@ TEST_F(DirectoryWatchTest, RacingMakersAreTold) {
   EXPECT_EQ(seen.size(), makers * trees * 8U);
 }
 
-TEST_F(DirectoryWatchTest, RacingMoversEndWithEveryFolderWatched) {
-  folder("a");
-  folder("b");
-  for (int i = 0; i < 8; ++i) folder(fmt::format("a/{}/x", i));
+// Folders made, moved, exchanged and removed at random while they are watched: in the end each is known by
+// the name it has.
+TEST_F(DirectoryWatchTest, AfterAnyDisorderEveryFolderIsWatched) {
+  const auto seed = static_cast<unsigned>(testing::UnitTest::GetInstance()->random_seed());
+  SCOPED_TRACE(fmt::format("seed {}", seed));
   open(true);
   std::atomic<bool> stop = false;
-  std::thread mover([&] {
-    for (int round = 0; round < 300; ++round) {
-      const int i = round % 8;
-      const bool out = round / 8 % 2 == 0;
-      rename(fmt::format("{}/{}", out ? "a" : "b", i), fmt::format("{}/{}", out ? "b" : "a", i));
+  std::thread disorder([&] {
+    std::mt19937 random(seed);
+    const auto any = [&] {
+      std::string name;
+      for (int levels = static_cast<int>(random() % 3); levels >= 0; --levels)
+        name += fmt::format("{}{}", name.empty() ? "" : "/", random() % 3);
+      return at(name);
+    };
+    for (int i = 0; i < 3000; ++i) {
+      const std::string one = any(), two = any();
+      switch (random() % 8) {
+        case 0:
+          (void)remove_tree(one);
+          break;
+        case 1:
+          (void)::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, two.c_str(), RENAME_EXCHANGE);
+          break;
+        case 2:
+        case 3:
+          (void)::rename(one.c_str(), two.c_str());
+          break;
+        default:
+          (void)make_folder(one, user_);
+      }
     }
     stop = true;
   });
   while (!stop) events();
-  mover.join();
+  disorder.join();
   events();
-  for (const char* top : {"a", "b"})
-    for (int i = 0; i < 8; ++i) {
-      const std::string name = fmt::format("{}/{}/x", top, i);
-      if (!std::filesystem::exists(at(name))) continue;
-      write(at(name + "/f"), "");
-      EXPECT_EQ(events(), Texts{"create " + name + "/f"});
-    }
+  ASSERT_FALSE(end_) << end_->message;
+  Texts folders;
+  ASSERT_TRUE(list_folder(folder_, 100, names_, [&](const EntryInfo& entry) -> Result<void> {
+    folders.push_back(entry.path.substr(folder_.size() + 1));
+    return {};
+  }));
+  for (const std::string& name : folders) {
+    write(at(name + "/f"), "");
+    EXPECT_EQ(events(), Texts{"create " + name + "/f"});
+  }
 }
 
 TEST_F(DirectoryWatchTest, AFullQueueIsTold) {
   open(false);
   const auto limit = read_file("/proc/sys/fs/inotify/max_queued_events", 100);
   ASSERT_TRUE(limit);
-  for (int i = 0; i < std::stoi(*limit) / 2 + 10; ++i) {
-    ::mkdir(at("d").c_str(), 0755);
-    ::rmdir(at("d").c_str());
-  }
+  write(at("f"), "");
+  write(at("g"), "");
+  for (int i = 0; i < std::stoi(*limit) + 10; ++i) ::chmod(at(i % 2 == 0 ? "f" : "g").c_str(), 0600);
   const auto seen = events();
   ASSERT_TRUE(end_);
   EXPECT_EQ(end_->code, connect::RpcCode::data_loss);
