@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <thread>
@@ -48,6 +49,16 @@ void ensure_name_server() {
   if (file) warn_if_failed("name server not set", write_all(file->get(), as_bytes("nameserver 10.77.0.1\n")));
 }
 
+// The kernel's defaults follow the memory and are too small for one recursive watch of a folder of packages.
+void raise_watch_limits() {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> limits{
+      {{"max_user_watches", "131072"}, {"max_user_instances", "1024"}, {"max_queued_events", "65536"}}};
+  for (const auto& [name, value] : limits) {
+    const auto file = open_fd(fmt::format("/proc/sys/fs/inotify/{}", name), O_WRONLY | O_CLOEXEC);
+    if (file) warn_if_failed("watch limit not raised", write_all(file->get(), as_bytes(value)));
+  }
+}
+
 }  // namespace
 
 Result<void> start_machine() {
@@ -60,6 +71,7 @@ Result<void> start_machine() {
   warn_if_failed("no loopback", bring_up_loopback());
   warn_if_failed("no ethernet", bring_up_ethernet());
   ensure_name_server();
+  raise_watch_limits();
   return {};
 }
 
