@@ -150,7 +150,7 @@ Task<CallResponse> FakeVm::control(CallRequest request) {
   const auto body = parse_json_object(request.body, "body");
   if (name == "identity") identity = body.value();
   if (name == "init") init = body.value();
-  if (name == "stats") co_return CallResponse{200, R"({"cpu_count":1,"mem_total":512})"};
+  if (name == "stats") co_return CallResponse{200, stats};
   co_return CallResponse{200, "{}"};
 }
 

@@ -33,7 +33,8 @@ class FakeVm : public std::enable_shared_from_this<FakeVm> {
 
   // What the guest knows; lives as long as the VM, whoever is attached.
   JsonObject identity, init;
-  std::vector<std::string> calls;  // control calls, in order
+  std::string stats = R"({"cpu_count":1,"mem_total":512})";  // its answer to that call
+  std::vector<std::string> calls;                            // control calls, in order
   std::uint64_t last_epoch = 0;
   int attaches = 0;
   bool silent = false;  // reads nothing and says nothing until it is false again

@@ -231,6 +231,50 @@ TEST_F(NodeTest, RefusesWhatIsOutOfBounds) {
   expect_nothing_left();
 }
 
+TEST_F(NodeTest, AWakeUpTimeOutlivesTheManager) {
+  const std::string id = created();
+  noded_->vm(id)->stats = R"({"cpu_count":1,"activity":{"wake_at_us":1900000000000000}})";
+  EXPECT_EQ(call("sandbox/stats", {{"id", id}}).body.at("activity").at("wake_at"),
+            "2030-03-17T17:46:40.000Z");
+  kill_manager();
+  start();
+  EXPECT_EQ(call("sandbox/get", {{"id", id}}).body.at("wake_at"), "2030-03-17T17:46:40.000Z");
+  EXPECT_EQ(call("sandbox/activity", {{"id", id}}).body.at("wake_at"), "2030-03-17T17:46:40.000Z");
+}
+
+TEST_F(NodeTest, TunnelsAndCallsAreActivity) {
+  const std::string id = created();
+  EXPECT_EQ(echo(id, "hello"), "hello");
+  const JsonObject used = call("sandbox/activity", {{"id", id}, {"call", true}}).body;
+  EXPECT_EQ(to_text(used.at("reasons")), R"(["call","stream","traffic"])");
+  EXPECT_EQ(used.at("bytes_in"), 5);
+  EXPECT_EQ(used.at("bytes_out"), 5);
+  const JsonArray all =
+      call("stats", {{"ids", {id, "i0000000000000000000", 7}}}).body.at("sandboxes").as_array();
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].at("mem_total"), 512);
+}
+
+TEST_F(NodeTest, LogsHoldTheLifeTheConsoleAndTheEnd) {
+  const std::string id = created();
+  const auto messages = [&](JsonObject query) {
+    query["id"] = id;
+    std::vector<std::string> result;
+    for (const Json& entry : call("sandbox/logs", query).body.at("entries").as_array())
+      result.emplace_back(entry.at("message").as_string());
+    return result;
+  };
+  EXPECT_EQ(messages({}), (std::vector<std::string>{"sandbox created", "sandbox started", "booting"}));
+  EXPECT_EQ(messages({{"backward", true}, {"limit", 1}}), std::vector<std::string>{"booting"});
+  noded_->vm(id)->die(9);
+  // Waits for the line that is not there yet.
+  EXPECT_EQ(messages({{"level", "error"}, {"wait_ms", 20'000}}), std::vector<std::string>{"sandbox died"});
+  EXPECT_EQ(call("sandbox/delete", {{"id", id}}).status, 200);
+  EXPECT_EQ(messages({{"search", "deleted"}}), std::vector<std::string>{"sandbox deleted"});
+  EXPECT_EQ(call("sandbox/logs", {{"id", "i0000000000000000000"}}).status, 404);
+  EXPECT_EQ(call("sandbox/logs", {{"id", id}, {"level", "loud"}}).status, 400);
+}
+
 TEST_F(NodeTest, EveryStepThatFailsIsUndone) {
   using enum noded::Verb;
   for (const noded::Verb failing : {disk_create, slot_create, vmm_launch}) {

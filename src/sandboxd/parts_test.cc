@@ -151,6 +151,28 @@ TEST_F(JournalTest, EpochsOnlyGrow) {
   EXPECT_EQ(Journal::open(folder_ + "/j")->next_epoch("b").error().code, Code::not_found);
 }
 
+TEST_F(JournalTest, TheFirstSchemaIsBroughtUpToDate) {
+  std::string node_id;
+  {
+    auto journal = Journal::open(folder_ + "/j");
+    node_id = journal->node_id();
+    ASSERT_TRUE(journal->insert(record("a")));
+  }
+  {
+    auto old = Sqlite::open(folder_ + "/j");
+    ASSERT_TRUE(old->execute("ALTER TABLE sandboxes DROP COLUMN wake_at"));
+    ASSERT_TRUE(old->set_schema_version(1));
+  }
+  auto journal = Journal::open(folder_ + "/j");
+  ASSERT_TRUE(journal);
+  EXPECT_EQ(journal->node_id(), node_id);
+  EXPECT_FALSE(journal->sandboxes()->at(0).wake_at);
+  ASSERT_TRUE(journal->set_wake_at("a", Wall(Millis(5))));
+  EXPECT_EQ(journal->sandboxes()->at(0).wake_at, Wall(Millis(5)));
+  ASSERT_TRUE(journal->set_wake_at("a", std::nullopt));
+  EXPECT_FALSE(journal->sandboxes()->at(0).wake_at);
+}
+
 TEST_F(JournalTest, ANewerSchemaIsRefused) {
   ASSERT_TRUE(Journal::open(folder_ + "/j"));
   ASSERT_TRUE(Sqlite::open(folder_ + "/j")->set_schema_version(99));
