@@ -67,8 +67,8 @@ class SandboxService final : public NodeObserver {
   // nullopt: not here. Any caller: the data plane has no teams.
   std::optional<DataPlaneTarget> data_plane_target(const std::string& id) const;
 
-  // Rows of those that live, for searches: by id, and the next in the order of ids ("": the first). nullptr: none. Valid
-  // until the next co_await.
+  // Rows of those that live, for searches: by id, and the next in the order of ids ("": the first). nullptr:
+  // none. Valid until the next co_await.
   const store::Sandbox* live_row(const std::string& id) const;
   const store::Sandbox* live_row_after(const std::string& id) const;
   std::size_t live_count() const { return live_.size(); }
