@@ -45,7 +45,7 @@ TEST_F(FileTreeTest, ListsInOrderBeforeTheContent) {
   write(at("b/c/x"), "");
   write(at("b.txt"), "");
   write(at("a"), "");
-  ::symlink("b", at("link").c_str());
+  ASSERT_EQ(::symlink("b", at("link").c_str()), 0);
   EXPECT_EQ(list(folder_, 1), (std::vector<std::string>{"a", "b", "b.txt", "link"}));
   EXPECT_EQ(list(folder_, 2), (std::vector<std::string>{"a", "b", "b/c", "b.txt", "link"}));
   EXPECT_EQ(list(folder_, 9), (std::vector<std::string>{"a", "b", "b/c", "b/c/x", "b.txt", "link"}));
@@ -53,7 +53,7 @@ TEST_F(FileTreeTest, ListsInOrderBeforeTheContent) {
   EXPECT_EQ(list_failure(at("missing")), Code::not_found);
   EXPECT_EQ(list_failure(at("a")), Code::invalid_argument);
   EXPECT_EQ(list_failure(at("a/x")), Code::not_found);
-  ::symlink("loop", at("loop").c_str());
+  ASSERT_EQ(::symlink("loop", at("loop").c_str()), 0);
   EXPECT_EQ(list_failure(at("loop")), Code::conflict);
 }
 
@@ -80,10 +80,10 @@ TEST_F(FileTreeTest, MakesFoldersOnce) {
   write(at("f"), "");
   EXPECT_EQ(make_folder(at("f"), user_).error().code, Code::invalid_argument);
   EXPECT_EQ(make_folder(at("f/x"), user_).error().code, Code::invalid_argument);
-  ::symlink("a", at("link").c_str());
+  ASSERT_EQ(::symlink("a", at("link").c_str()), 0);
   EXPECT_TRUE(*make_folder(at("link/d"), user_));
   EXPECT_TRUE(exists(at("a/d")));
-  ::symlink("nowhere", at("dangling").c_str());
+  ASSERT_EQ(::symlink("nowhere", at("dangling").c_str()), 0);
   EXPECT_EQ(make_folder(at("dangling/d"), user_).error().code, Code::invalid_argument);
 }
 
@@ -115,7 +115,7 @@ TEST_F(FileTreeTest, Moves) {
   EXPECT_EQ(move_file(at("full"), at("full/x/y"), user_).error().code, Code::invalid_argument);
   EXPECT_EQ(move_file(at("full"), "/dev/shm/space-guest-none", user_).error().code, Code::conflict);
   EXPECT_TRUE(move_file(at("full"), at("full"), user_));
-  ::symlink("nowhere", at("link").c_str());
+  ASSERT_EQ(::symlink("nowhere", at("link").c_str()), 0);
   ASSERT_TRUE(move_file(at("link"), at("link2"), user_));  // the link itself
   EXPECT_TRUE(exists(at("link2")));
 }
@@ -125,9 +125,9 @@ TEST_F(FileTreeTest, RemovesTreesAndNothingElse) {
   write(at("keep/f"), "");
   ASSERT_TRUE(make_folder(at("tree/a/b"), user_));
   write(at("tree/a/f"), "");
-  ::symlink(at("keep").c_str(), at("tree/a/b/link").c_str());
+  ASSERT_EQ(::symlink(at("keep").c_str(), at("tree/a/b/link").c_str()), 0);
   ASSERT_EQ(::mkfifo(at("tree/pipe").c_str(), 0600), 0);
-  ::symlink("tree", at("link").c_str());
+  ASSERT_EQ(::symlink("tree", at("link").c_str()), 0);
   EXPECT_TRUE(remove_tree(at("link")));  // the link, not what it leads to
   EXPECT_TRUE(exists(at("tree/a/f")));
   EXPECT_TRUE(remove_tree(at("tree")));
