@@ -24,7 +24,7 @@ JsonObject start_request(const ProgramSpec& spec) {
   request["process"] = std::move(process);
   request["stdin"] = spec.forward_stdin;
   if (!spec.tag.empty()) request["tag"] = spec.tag;
-  if (spec.terminal) request["pty"] = terminal_size();
+  if (spec.terminal) request["pty"] = to_json(terminal_size());
   return request;
 }
 
@@ -75,7 +75,7 @@ Task<Result<int>> run_program(const ApiClient& api, Target target, ProgramSpec s
 
 Task<Result<int>> attach_program(const ApiClient& api, Target target, Selector selector, bool forward_stdin) {
   // Only a terminal has a size to change: that is how to tell one.
-  JsonObject resize{{"process", to_json(selector)}, {"pty", terminal_size()}};
+  JsonObject resize{{"process", to_json(selector)}, {"pty", to_json(terminal_size())}};
   const auto resized = co_await api.daemon_call(target, "/process.Process/Update", std::move(resize));
   if (!resized && resized.error().code != Code::invalid_argument) co_return std::unexpected(resized.error());
   const bool terminal = resized.has_value();

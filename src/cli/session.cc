@@ -167,15 +167,14 @@ Task<void> Session::follow_size() {
 
 // A program draws its screen anew when the size changes: for that it is told a wrong one first.
 Task<void> Session::send_size(bool redraw) {
-  JsonObject size = terminal_size();
+  TerminalSize size = terminal_size();
   if (redraw) {
-    JsonObject other = size;
-    other["size"].as_object()["rows"] = size["size"].as_object()["rows"].as_int64() + 1;
+    ++size.rows;
     co_await api_.daemon_call(*target_, "/process.Process/Update",
-                              JsonObject{{"process", to_json(selector_)}, {"pty", std::move(other)}});
+                              JsonObject{{"process", to_json(selector_)}, {"pty", to_json(size)}});
   }
   co_await api_.daemon_call(*target_, "/process.Process/Update",
-                            JsonObject{{"process", to_json(selector_)}, {"pty", std::move(size)}});
+                            JsonObject{{"process", to_json(selector_)}, {"pty", to_json(terminal_size())}});
 }
 
 }  // namespace space::cli

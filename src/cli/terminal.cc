@@ -29,14 +29,14 @@ bool stdin_is_terminal() {
   return ::isatty(STDIN_FILENO) == 1;
 }
 
-JsonObject terminal_size() {
+TerminalSize terminal_size() {
   winsize size{};
-  if (::ioctl(STDIN_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
-    size = {.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
-  JsonObject object;
-  object["cols"] = size.ws_col;
-  object["rows"] = size.ws_row;
-  return JsonObject{{"size", std::move(object)}};
+  if (::ioctl(STDIN_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {.columns = size.ws_col, .rows = size.ws_row};
+}
+
+JsonObject to_json(const TerminalSize& size) {
+  return JsonObject{{"size", JsonObject{{"cols", size.columns}, {"rows", size.rows}}}};
 }
 
 Fd open_stdin() {

@@ -24,8 +24,12 @@ class RawTerminal {
 };
 
 bool stdin_is_terminal();
-// {"size":{"cols","rows"}} of this terminal; 80x24 without one.
-JsonObject terminal_size();
+struct TerminalSize {
+  int columns = 80;
+  int rows = 24;
+};
+TerminalSize terminal_size();                  // of this terminal; 80x24 without one
+JsonObject to_json(const TerminalSize& size);  // {"size":{"cols","rows"}}, the daemon's PTY
 // Standard input under a description of its own, so that making it non-blocking does not make the terminal
 // non-blocking for the programs that share it.
 Fd open_stdin();

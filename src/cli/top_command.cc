@@ -31,12 +31,10 @@ class Screen {
 
   // As much of `lines` as fits.
   static void draw(const std::vector<std::string>& lines) {
-    const JsonObject size = terminal_size();
-    const auto columns = size.at("size").at("cols").to_number<std::size_t>();
-    const auto rows = size.at("size").at("rows").to_number<std::size_t>();
+    const auto [columns, rows] = terminal_size();
     std::string text = "\x1b[H";
-    for (std::size_t i = 0; i < std::min(lines.size(), rows - 1); ++i)
-      text += lines[i].substr(0, columns) + "\x1b[K\r\n";
+    for (std::size_t i = 0; i < std::min(lines.size(), static_cast<std::size_t>(rows - 1)); ++i)
+      text += lines[i].substr(0, static_cast<std::size_t>(columns)) + "\x1b[K\r\n";
     put(text + "\x1b[J");
   }
 
