@@ -10,23 +10,25 @@ constexpr Millis idle_limit{640'000};  // longer than any proxy's in front
 constexpr std::string_view process_prefix = "/process.Process/";
 constexpr std::string_view filesystem_prefix = "/filesystem.Filesystem/";
 
+Task<void> refuse(http::ServerExchange& client, Error why) {
+  const http::RequestHead none;
+  co_await Exchange{client, none}.respond_error(why.code == Code::exhausted ? 431 : 400, why.message);
+}
+
 }  // namespace
 
-Task<void> HttpService::serve(StreamPtr stream) {
-  http::ServerConnection connection(std::move(stream));
-  for (;;) {
-    const auto request = co_await connection.read_request(Deadline::after(idle_limit));
-    if (!request) {
-      const bool malformed = request.error().code == Code::invalid_argument;
-      const http::RequestHead none;
-      if (malformed) co_await Exchange{connection, none}.respond_error(400, request.error().message);
-      co_return;
-    }
-    if (!*request) co_return;
-    const http::RequestHead& head = **request;
-    co_await route({connection, head});
-    if (!head.keep_alive || !co_await connection.drain_request()) co_return;
-  }
+HttpService::HttpService(GuestState& state, ProcessTable& table)
+    : state_(state),
+      processes_(state, table),
+      files_(state),
+      filesystem_(state),
+      server_({.request = [this](http::ServerExchange& client,
+                                 http::RequestHead head) { return answer(client, std::move(head)); },
+               .malformed = refuse},
+              idle_limit) {}
+
+Task<void> HttpService::answer(http::ServerExchange& client, http::RequestHead head) {
+  co_await route({client, head});
 }
 
 Task<void> HttpService::route(Exchange exchange) {
