@@ -93,12 +93,9 @@ class NewFile {
 
 Task<Result<void>> append_source(NewFile& file, std::string path) {
   SPACE_CO_TRY(OpenFile source, co_await run_blocking([&] { return open_to_read(path); }));
-  Bytes bytes = std::move(source.first);
-  while (!bytes.empty()) {
-    SPACE_CO_TRY(bytes, co_await run_blocking([&]() -> Result<Bytes> {
-                   SPACE_CHECK(file.append(bytes));
-                   return read_chunk(source.fd.get());
-                 }));
+  while (!source.first.empty()) {
+    SPACE_CO_CHECK(co_await run_blocking([&] { return file.append(source.first); }));
+    SPACE_CO_TRY(source.first, co_await run_blocking([&] { return read_chunk(source.fd.get()); }));
   }
   co_return Result<void>();
 }

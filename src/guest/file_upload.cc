@@ -52,6 +52,12 @@ class PlainBody {
   bool more_ = false;                  // in the decompressor
 };
 
+Result<Fd> open_empty(const std::string& path, const UploadOptions& options) {
+  SPACE_TRY(Fd file, open_to_write(path, options.user));
+  SPACE_CHECK(replace_metadata(file.get(), options.metadata));
+  return file;
+}
+
 // Writes the files of one request and remembers what the answer lists.
 class Upload {
  public:
@@ -62,11 +68,7 @@ class Upload {
     SPACE_CO_TRY(path, resolve_path(path_of_text(path), options_.user, options_.default_workdir));
     if (std::ranges::find(paths_, path) != paths_.end())
       co_return fail(Code::invalid_argument, "path '{}' is uploaded twice", shown_path(path));
-    SPACE_CO_TRY(file_, co_await run_blocking([&]() -> Result<Fd> {
-                   SPACE_TRY(Fd file, open_to_write(path, options_.user));
-                   SPACE_CHECK(replace_metadata(file.get(), options_.metadata));
-                   return file;
-                 }));
+    SPACE_CO_TRY(file_, co_await run_blocking([&] { return open_empty(path, options_); }));
     paths_.push_back(std::move(path));
     co_return Result<void>();
   }
