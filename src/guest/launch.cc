@@ -24,15 +24,25 @@ Result<void> make_pipe(Fd& reader, Fd& writer) {
   return {};
 }
 
-Result<void> open_pipes(bool stdin_open, ProcessPipes& ours, ProgramEnds& theirs) {
+// Else its user could not open /dev/stdout.
+Result<void> give_to(const User& user, const Fd& end, const char* what) {
+  if (user.uid != ::geteuid() && ::fchown(end.get(), user.uid, static_cast<gid_t>(-1)) != 0)
+    return fail_errno(errno, fmt::format("give the {} to the user", what));
+  return {};
+}
+
+Result<void> open_pipes(bool stdin_open, const User& user, ProcessPipes& ours, ProgramEnds& theirs) {
   if (stdin_open) {
     SPACE_CHECK(make_pipe(theirs.stdin_reader, ours.stdin_writer));
+    SPACE_CHECK(give_to(user, theirs.stdin_reader, "pipe"));
   } else {
     theirs.stdin_reader.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (!theirs.stdin_reader) return fail_errno(errno, "open /dev/null");
   }
   SPACE_CHECK(make_pipe(ours.stdout_reader, theirs.stdout_writer));
-  return make_pipe(ours.stderr_reader, theirs.stderr_writer);
+  SPACE_CHECK(make_pipe(ours.stderr_reader, theirs.stderr_writer));
+  SPACE_CHECK(give_to(user, theirs.stdout_writer, "pipe"));
+  return give_to(user, theirs.stderr_writer, "pipe");
 }
 
 Result<void> open_terminal(TerminalSize size, const User& user, ProcessPipes& ours, ProgramEnds& theirs) {
@@ -45,9 +55,7 @@ Result<void> open_terminal(TerminalSize size, const User& user, ProcessPipes& ou
     return fail_errno(errno, "set up a terminal");
   theirs.stdin_reader.reset(::ioctl(ours.terminal.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
   if (!theirs.stdin_reader) return fail_errno(errno, "open the terminal's other side");
-  if (user.uid != ::geteuid() && ::fchown(theirs.stdin_reader.get(), user.uid, static_cast<gid_t>(-1)) != 0)
-    return fail_errno(errno, "give the terminal to the user");
-  return {};
+  return give_to(user, theirs.stdin_reader, "terminal");
 }
 
 // "a/b" as argv[0] stays "a/b", as a shell would do it.
@@ -75,7 +83,7 @@ RpcResult<Launch> prepare_launch(const StartRequest& request, const User& user,
 
   Launch launch;
   const auto opened = request.terminal ? open_terminal(*request.terminal, user, launch.ours, launch.theirs)
-                                       : open_pipes(request.stdin_open, launch.ours, launch.theirs);
+                                       : open_pipes(request.stdin_open, user, launch.ours, launch.theirs);
   if (!opened) return std::unexpected(to_rpc(opened.error()));
 
   const int terminal = launch.theirs.stdin_reader.get();

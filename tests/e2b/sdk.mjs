@@ -6,12 +6,18 @@ import net from 'node:net'
 
 const require = createRequire(import.meta.url)
 export const sdkName = process.env.SPACE_SDK ?? 'e2b-2.51.0'
-export const apiUrl = process.env.SPACE_API_URL
+// The daemon alone, on localhost:49983, without a VM, an API or a token: the SDK's own debug mode.
+export const daemonOnly = process.env.SPACE_DAEMON_ONLY === '1'
+export const apiUrl = daemonOnly ? 'http://localhost:49983' : process.env.SPACE_API_URL
 export const apiKey = process.env.SPACE_API_KEY
-if (!apiUrl || !apiKey) throw new Error('SPACE_API_URL and SPACE_API_KEY must name a running SPACE (tests/e2b/run sets them)')
-process.env.E2B_API_URL = apiUrl
-process.env.E2B_SANDBOX_URL = apiUrl
-process.env.E2B_API_KEY = apiKey
+if (daemonOnly) {
+  process.env.E2B_DEBUG = 'true'
+} else {
+  if (!apiUrl || !apiKey) throw new Error('SPACE_API_URL and SPACE_API_KEY must name a running SPACE (tests/e2b/run sets them)')
+  process.env.E2B_API_URL = apiUrl
+  process.env.E2B_SANDBOX_URL = apiUrl
+  process.env.E2B_API_KEY = apiKey
+}
 
 export const sdk = require(sdkName)
 export const { Sandbox, CommandExitError, TimeoutError } = sdk
@@ -47,6 +53,7 @@ export function api(method, path, body, headers = {}) {
 
 // The id and token that the data plane wants, for requests made by hand.
 export async function dataPlaneHeaders(sandbox, port = 49983) {
+  if (daemonOnly) return {}
   const answer = await (await api('POST', `/sandboxes/${sandbox.sandboxId}/connect`, { timeout: 1 })).json()
   return { 'E2b-Sandbox-Id': sandbox.sandboxId, 'E2b-Sandbox-Port': String(port), 'X-Access-Token': answer.envdAccessToken }
 }
