@@ -59,12 +59,7 @@ void InputPump::set_connected(bool connected) {
 }
 
 void InputPump::take(std::string_view typed) {
-  if (on_detach_) {
-    pending_ += keys_.filter(typed);
-    if (keys_.detached()) on_detach_();
-  } else {
-    pending_ += typed;
-  }
+  pending_ += on_detach_ ? keys_.filter(typed) : std::string(typed);
   changed_.notify_all();
 }
 
@@ -98,7 +93,9 @@ Task<void> InputPump::read_file(Fd file) {
 Task<void> InputPump::send_all() {
   const auto self = shared_from_this();
   while (!stopped_) {
-    if (!connected_ || (pending_.empty() && !ended_)) {
+    if (keys_.detached() && (pending_.empty() || !connected_)) {
+      co_return leave();
+    } else if (!connected_ || (pending_.empty() && !ended_)) {
       co_await changed_.wait();
     } else if (pending_.empty()) {
       co_return co_await end_input();
@@ -106,6 +103,13 @@ Task<void> InputPump::send_all() {
       co_return;
     }
   }
+}
+
+// What was typed before the keys went first, if there was a way.
+void InputPump::leave() {
+  if (!pending_.empty())
+    note_on_terminal(fmt::format("the last {} bytes of input did not arrive", pending_.size()));
+  on_detach_();
 }
 
 // False: the program takes no more.

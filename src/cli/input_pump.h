@@ -32,6 +32,7 @@ class InputPump : public std::enable_shared_from_this<InputPump> {
   Task<void> read_file(Fd file);
   Task<void> send_all();
   void take(std::string_view typed);
+  void leave();
   Task<bool> send_piece(std::string piece);
   Task<Delivery> deliver(std::string piece);
   Task<void> end_input();

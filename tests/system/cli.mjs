@@ -32,7 +32,7 @@ class Running {
 export const start = (args, env) => new Running(program, args, env)
 
 class Terminal extends Running {
-  constructor(args, env) { super('python3', [new URL('pty.py', import.meta.url).pathname, program, ...args], env) }
+  constructor(args, env) { super('python3', [new URL('on_terminal.py', import.meta.url).pathname, program, ...args], env) }
   #order(order) { this.child.stdin.write(`${JSON.stringify(order)}\n`) }
   type(text) { this.#order({ type: text }) }
   size(columns, rows) { this.#order({ size: [columns, rows] }) }

@@ -58,7 +58,7 @@ test('a shell outlives its connection', async () => {
   wire.cut()
   await shell.shows('connected again')
   shell.type('echo "$remembered and after"\r')
-  await shell.shows(/\nbefore and after/)
+  await shell.shows(/\rbefore and after/)
   shell.type('exit 5\r')
   assert.equal(await shell.ended, 5)
   await wire.close()

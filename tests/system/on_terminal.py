@@ -1,7 +1,7 @@
 """Runs a command on a terminal of its own. Standard input: JSON lines, {"type": TEXT} or {"size": [COLUMNS, ROWS]};
 standard output: what the terminal shows. Ends with the command's exit code.
 
-usage: pty.py COMMAND [ARG...]
+usage: on_terminal.py COMMAND [ARG...]
 """
 import fcntl
 import json
