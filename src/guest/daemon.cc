@@ -56,6 +56,15 @@ Task<void> stop_soon(bool reboot, bool is_init) {
   co_await run_blocking([=] { stop_machine(reboot, is_init); });
 }
 
+// Every program would inherit what a shell that started us in the background ignores.
+void stop_ignoring_signals() {
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction action{};
+    if (::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN)
+      std::signal(number, SIG_DFL);
+  }
+}
+
 }  // namespace
 
 Daemon::Daemon(boost::asio::io_context& loop)
@@ -64,6 +73,7 @@ Daemon::Daemon(boost::asio::io_context& loop)
       state_(executor_),
       table_(executor_),
       http_(state_, table_) {
+  stop_ignoring_signals();
   std::signal(SIGPIPE, SIG_IGN);
 }
 

@@ -47,7 +47,7 @@ test('a missing file and a folder are clear errors', async () => {
 })
 
 test('files of /proc are read to their end', async () => {
-  assert.match(await sandbox.files.read('/proc/version'), /Linux version 6\.12/)
+  assert.match(await sandbox.files.read('/proc/version'), /^Linux version /)
 })
 
 test('a full disk is an error that says so, and the sandbox lives on', async () => {
