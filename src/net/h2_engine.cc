@@ -165,12 +165,22 @@ Task<Error> H2Engine::read_loop() {
     wake_writer();
     for (auto& request : std::exchange(requests_, {})) on_request(std::move(request));
     if (over_in_order()) writer_wanted_.notify();
-    if (fault_) {  // leave time to tell the peer (GOAWAY)
-      co_await written_.wait(Deadline::after(goodbye_time));
+    if (fault_) {
+      (void)co_await with_deadline(read_out(), Deadline::after(goodbye_time), "a goodbye");
       co_return *fault_;
     }
   }
   co_return end();
+}
+
+// The peer is being told why (GOAWAY); a reset, or bytes of its own left unread, could take that away from
+// it.
+Task<Result<void>> H2Engine::read_out() {
+  Bytes buffer(input_bytes);
+  while (true) {
+    SPACE_CO_TRY(const std::size_t count, co_await transport_->read(buffer));
+    if (count == 0) co_return Result<void>();
+  }
 }
 
 void H2Engine::feed(std::span<const std::byte> bytes) {
@@ -212,7 +222,6 @@ Task<void> H2Engine::write_loop(std::shared_ptr<H2Engine> self) {
     auto written = co_await engine.transport_->write(engine.output_);
     if (!written) engine.shut_down(std::move(written).error());
     if (engine.fault_ && nghttp2_session_want_read(engine.session_.get()) == 0) {
-      // The peer was told why (GOAWAY); a reset at once could take that away from it.
       if (co_await engine.transport_->finish())
         co_await engine.writer_wanted_.wait(Deadline::after(goodbye_time));
       engine.shut_down(*engine.fault_);

@@ -86,6 +86,7 @@ class H2Engine : public H2Session {
 
   static Task<void> write_loop(std::shared_ptr<H2Engine> self);
   Task<Error> read_loop();
+  Task<Result<void>> read_out();
   void feed(std::span<const std::byte> bytes);
   bool over_in_order() const;
   Task<void> finish_in_order();
