@@ -183,8 +183,10 @@ Task<Result<CopyReport>> copy_tree(Tree& from, Tree& to, CopyOptions options, Pr
   SPACE_CO_CHECK(co_await copy_files(copy));
   SPACE_CO_CHECK(co_await to.stat(""));  // it exists now, and a sandbox says where
   for (const Item& link : copy.links) {
-    SPACE_CO_CHECK(co_await to.make_link(link.path, link.entry.target));
-    ++copy.report.links;
+    const auto made = co_await to.make_link(link.path, link.entry.target);
+    if (!made && made.error().code != Code::invalid_argument) co_return std::unexpected(made.error());
+    if (!made) copy.report.left_out.push_back(from.describe(link.path) + ": " + made.error().message);
+    if (made) ++copy.report.links;
   }
   SPACE_CO_CHECK(co_await to.set_modes(copy.modes));
   co_return std::move(copy.report);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/path_text.h"
 #include "cli/commands.h"
 #include "cli/copy.h"
 #include "cli/local_tree.h"
@@ -107,7 +108,8 @@ Task<Result<CopyReport>> run(const ApiClient& api, const CopyCommand& command, b
 void print_report(const CommonOptions& common, const CopyCommand& command, const CopyReport& report) {
   for (const std::string& line : report.left_out) note("left out: " + printable(line));
   if (common.json) {
-    JsonArray left_out(report.left_out.begin(), report.left_out.end());
+    JsonArray left_out;
+    for (const std::string& line : report.left_out) left_out.emplace_back(text_of_path(line));
     print_json(JsonObject{{"files", report.files},
                           {"folders", report.folders},
                           {"links", report.links},

@@ -104,6 +104,15 @@ TEST_F(CopyTest, AFolderThereAndBack) {
   EXPECT_EQ(fs::read_symlink(folder + "/back/link"), "deep/er/b");
 }
 
+TEST_F(CopyTest, NamesOfAnyBytesThereAndBack) {
+  const std::string name = "src/caf\xe9 \n\"\\ \xff";
+  put(name, "text");
+  ASSERT_TRUE(up("src", "/home/user/dst"));
+  EXPECT_EQ(sandbox.files["/home/user/dst/caf\xEE\xBF\xA9 \n\"\\ \xEE\xBF\xBF"].content, "text");
+  ASSERT_TRUE(down("/home/user/dst", "back"));
+  EXPECT_EQ(get("back" + name.substr(3)), "text");
+}
+
 TEST_F(CopyTest, AnInterruptedUploadGoesOnWhereItStopped) {
   put("big", pattern(4'000'000));
   sandbox.cut_upload_after = 1'500'000;

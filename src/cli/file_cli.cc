@@ -14,7 +14,7 @@ constexpr const char* copy_help =
     "Examples:\n"
     "  space cp report.pdf ID:                       into the home folder\n"
     "  space cp -q ID:/var/log/. logs/               all that is in it\n"
-    "  space cp src tests ID:/work/                  folders\n"
+    "  space cp src tests ID:/srv/                   folders\n"
     "  space cp ID1:/data/big.bin ID2:/data/         from sandbox to sandbox\n"
     "  space cp --resume model.bin ID:/models/       goes on where an interrupted copy stopped";
 

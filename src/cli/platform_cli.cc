@@ -21,6 +21,10 @@ void add_up(Program& program) {
   command->add_option("--memory-limit-mib", options->memory_limit_mib, "Memory promised to sandboxes at most")
       ->check(CLI::PositiveNumber);
   command->add_flag("-d,--detach", options->detach, "Return once everything is ready");
+  command->footer(
+      "Examples:\n"
+      "  sudo space up -d\n"
+      "  sudo space up --pool-mib 65536 --memory-limit-mib 16384");
   command->callback([&program, command, options] {
     const auto given = [command](const char* flag) { return command->count(flag) > 0; };
     program.code = command_up(program.common, *options, given("--state"), given("--run"), given("--listen"));
@@ -33,6 +37,10 @@ void add_down(Program& program) {
   const auto options = std::make_shared<DownOptions>();
   add_directories(command, options->directories);
   command->add_flag("--all", options->all, "Also kill every sandbox and unmount the pool");
+  command->footer(
+      "Examples:\n"
+      "  sudo space down          sandboxes run on; 'space up' finds them again\n"
+      "  sudo space down --all");
   program.on_call(command, options, command_down);
 }
 

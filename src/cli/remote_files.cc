@@ -3,6 +3,7 @@
 #include <charconv>
 #include <ctime>
 
+#include "base/path_text.h"
 #include "net/h2_session.h"
 
 namespace space::cli {
@@ -42,15 +43,17 @@ Result<std::uint64_t> size_member(const JsonObject& object) {
 
 Result<RemoteEntry> parse_entry(const JsonObject& object) {
   RemoteEntry remote;
-  SPACE_TRY(remote.entry.name, require_text(object, "name"));
-  SPACE_TRY(remote.path, require_text(object, "path"));
+  SPACE_TRY(const auto name, require_text(object, "name"));
+  SPACE_TRY(const auto path, require_text(object, "path"));
+  remote.entry.name = path_of_text(name);
+  remote.path = path_of_text(path);
   SPACE_TRY(remote.entry.size, size_member(object));
   SPACE_TRY(const auto mode, int_member(object, "mode", 0, 07777));
   remote.entry.mode = static_cast<unsigned>(mode.value_or(0)) & 0777U;
   SPACE_TRY(const auto modified, text_member(object, "modifiedTime"));
   remote.entry.modified_ns = parse_time(modified.value_or(""));
-  SPACE_TRY(auto target, text_member(object, "symlinkTarget"));
-  remote.target = std::move(target).value_or("");
+  SPACE_TRY(const auto target, text_member(object, "symlinkTarget"));
+  remote.target = path_of_text(target.value_or(""));
   SPACE_TRY(const auto type, text_member(object, "type"));
   if (type == "FILE_TYPE_FILE") remote.entry.kind = Entry::Kind::file;
   if (type == "FILE_TYPE_DIRECTORY") remote.entry.kind = Entry::Kind::directory;
@@ -78,13 +81,13 @@ Task<Result<JsonObject>> RemoteFiles::call(std::string method, JsonObject reques
 }
 
 std::string RemoteFiles::files_target(std::string_view path) const {
-  std::string target = "/files?path=" + http::percent_encode(path);
+  std::string target = "/files?path=" + http::percent_encode(text_of_path(path));
   if (!user_.empty()) target += "&username=" + http::percent_encode(user_);
   return target;
 }
 
 Task<Result<std::optional<RemoteEntry>>> RemoteFiles::stat(std::string path) const {
-  const auto answer = co_await call("Stat", JsonObject{{"path", path}});
+  const auto answer = co_await call("Stat", JsonObject{{"path", text_of_path(path)}});
   if (!answer && answer.error().code == Code::not_found) co_return std::nullopt;
   if (!answer) co_return std::unexpected(answer.error());
   SPACE_CO_TRY(const JsonObject* entry, object_member(*answer, "entry"));
@@ -93,7 +96,8 @@ Task<Result<std::optional<RemoteEntry>>> RemoteFiles::stat(std::string path) con
 }
 
 Task<Result<std::vector<RemoteEntry>>> RemoteFiles::list(std::string path) const {
-  SPACE_CO_TRY(const JsonObject answer, co_await call("ListDir", JsonObject{{"path", path}, {"depth", 1}}));
+  SPACE_CO_TRY(const JsonObject answer,
+               co_await call("ListDir", JsonObject{{"path", text_of_path(path)}, {"depth", 1}}));
   SPACE_CO_TRY(const JsonArray* entries, array_member(answer, "entries"));
   std::vector<RemoteEntry> listed;
   if (entries == nullptr) co_return listed;
@@ -110,7 +114,7 @@ Task<Result<std::vector<RemoteEntry>>> RemoteFiles::list(std::string path) const
 }
 
 Task<Result<bool>> RemoteFiles::make_directory(std::string path) const {
-  const auto made = co_await call("MakeDir", JsonObject{{"path", path}});
+  const auto made = co_await call("MakeDir", JsonObject{{"path", text_of_path(path)}});
   if (made) co_return true;
   if (made.error().code != Code::conflict) co_return std::unexpected(made.error());
   SPACE_CO_TRY(const auto there, co_await stat(path));
@@ -119,12 +123,15 @@ Task<Result<bool>> RemoteFiles::make_directory(std::string path) const {
 }
 
 Task<Result<void>> RemoteFiles::move(std::string from, std::string to) const {
-  SPACE_CO_CHECK(co_await call("Move", JsonObject{{"source", from}, {"destination", to}}));
+  SPACE_CO_CHECK(
+      co_await call("Move", JsonObject{{"source", text_of_path(from)}, {"destination", text_of_path(to)}}));
   co_return Result<void>();
 }
 
 Task<Result<void>> RemoteFiles::compose(std::vector<std::string> parts, std::string path) const {
-  JsonObject request{{"source_paths", JsonArray(parts.begin(), parts.end())}, {"destination", path}};
+  JsonArray sources;
+  for (const std::string& part : parts) sources.emplace_back(text_of_path(part));
+  JsonObject request{{"source_paths", std::move(sources)}, {"destination", text_of_path(path)}};
   if (!user_.empty()) request["username"] = user_;
   SPACE_CO_CHECK(co_await api_.daemon_call(*target_, "/files/compose", std::move(request)));
   co_return Result<void>();

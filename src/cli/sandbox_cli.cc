@@ -38,26 +38,33 @@ void add_create(Program& program) {
   CLI::App* command = program.app.add_subcommand("create", "Create a sandbox and print its id");
   const auto options = std::make_shared<CreateOptions>();
   add_create_flags(command, *options, "-e,--env");
+  command->footer(
+      "Examples:\n"
+      "  id=$(space create --life 86400 --metadata owner=ana)\n"
+      "  space create -t python -e API=http://example -e DEBUG=1");
   program.on_call(command, options, command_create);
 }
 
 void add_ls(Program& program) {
-  program.app.add_subcommand("ls", "List sandboxes")->callback([&program] {
-    program.code = command_list(program.common);
-  });
+  CLI::App* command = program.app.add_subcommand("ls", "List sandboxes");
+  command->footer("Examples:\n  space ls\n  space ls --json | jq -r '.[].sandboxID'");
+  command->callback([&program] { program.code = command_list(program.common); });
 }
 
 void add_info(Program& program) {
   CLI::App* command = program.app.add_subcommand("info", "Everything known of one sandbox");
   const auto sandbox = std::make_shared<std::string>();
   add_sandbox_id(command, *sandbox);
+  command->footer("Examples:\n  space info ID\n  space info ID --json | jq .endAt");
   program.on_call(command, sandbox, command_info);
 }
 
 void add_kill(Program& program) {
   CLI::App* command = program.app.add_subcommand("kill", "Kill sandboxes; nothing of them is left");
   const auto sandboxes = std::make_shared<std::vector<std::string>>();
-  command->add_option("sandbox", *sandboxes, "Sandbox ids")->required();
+  command->add_option("sandbox", *sandboxes, "Sandbox ids, or the beginnings of them")->required();
+  command->footer(
+      "Examples:\n  space kill ID1 ID2\n  space ls --json | jq -r '.[].sandboxID' | xargs space kill");
   program.on_call(command, sandboxes, command_kill);
 }
 

@@ -1,5 +1,6 @@
 #include "cli/sandbox_tree.h"
 
+#include "base/path_text.h"
 #include "cli/process_client.h"
 
 namespace space::cli {
@@ -84,6 +85,11 @@ class Upload final : public Writer {
   WriteOptions options_;
   bool direct_;
 };
+
+// Arguments of programs are text; files whose names are not keep the mode they are made with.
+bool is_text(const std::string& path) {
+  return text_of_path(path) == path;
+}
 
 bool is_direct(const WriteOptions& options) {
   return options.offset == 0 && (!options.size || *options.size <= direct_max);
@@ -171,6 +177,8 @@ Task<Result<void>> SandboxTree::run(std::vector<std::string> argv) {
 }
 
 Task<Result<void>> SandboxTree::make_link(std::string path, std::string target) {
+  if (!is_text(path) || !is_text(target))
+    co_return fail(Code::invalid_argument, "a link needs names of UTF-8 in a sandbox");
   std::vector<std::string> argv{"ln", "-sfn", "--", std::move(target), absolute(path)};
   co_return co_await run(std::move(argv));
 }
@@ -181,14 +189,15 @@ unsigned SandboxTree::mode_of_new(const Entry& entry) const {
 
 Task<Result<void>> SandboxTree::set_modes(std::map<unsigned, std::vector<std::string>> paths) {
   for (const auto& [mode, list] : paths) {
+    constexpr std::size_t fixed = 3;  // chmod MODE --
     std::vector<std::string> argv;
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (argv.empty()) argv = {"chmod", fmt::format("{:04o}", mode), "--"};
-      argv.push_back(absolute(list[i]));
+      if (is_text(list[i])) argv.push_back(absolute(list[i]));
       bytes += argv.back().size();
       if (bytes < argument_bytes_max && i + 1 < list.size()) continue;
-      SPACE_CO_CHECK(co_await run(std::exchange(argv, {})));
+      if (argv.size() > fixed) SPACE_CO_CHECK(co_await run(std::exchange(argv, {})));
       bytes = 0;
     }
   }

@@ -14,6 +14,10 @@ void add_build(Program& program, CLI::App* templates) {
   command->add_option("--recipe", options->recipe,
                       "Recipe folder (default: the one of that name that came with SPACE)");
   add_directories(command, options->directories);
+  command->footer(
+      "Examples:\n"
+      "  sudo space template build base\n"
+      "  sudo space template build mine --recipe ./mine");
   program.on_call(command, options, command_template_build);
 }
 
@@ -21,6 +25,7 @@ void add_remove(Program& program, CLI::App* templates) {
   CLI::App* command = templates->add_subcommand("rm", "Remove a template; sandboxes made from it go on");
   const auto name = std::make_shared<std::string>();
   command->add_option("name", *name, "Template name")->required();
+  command->footer("Example: space template rm mine");
   program.on_call(command, name, command_template_remove);
 }
 
@@ -29,10 +34,11 @@ void add_remove(Program& program, CLI::App* templates) {
 void add_templates(Program& program) {
   CLI::App* templates = program.app.add_subcommand("template", "Templates: what sandboxes start from");
   templates->require_subcommand(1);
+  templates->footer("Example: space template ls");
   add_build(program, templates);
-  templates->add_subcommand("ls", "List templates")->callback([&program] {
-    program.code = command_template_list(program.common);
-  });
+  CLI::App* list = templates->add_subcommand("ls", "List templates");
+  list->footer("Example: space template ls --json");
+  list->callback([&program] { program.code = command_template_list(program.common); });
   add_remove(program, templates);
 }
 

@@ -58,6 +58,7 @@ class Tree {
   virtual Task<Result<std::unique_ptr<Reader>>> read(std::string path, std::uint64_t offset) = 0;
 
   virtual Task<Result<bool>> make_directory(std::string path) = 0;  // false: it was there
+  // invalid_argument: this tree cannot hold it.
   virtual Task<Result<void>> make_link(std::string path, std::string target) = 0;
   // Bytes of an earlier transfer with that key.
   virtual Task<Result<std::uint64_t>> partial(std::string path, std::string part_key) = 0;

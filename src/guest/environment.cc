@@ -1,6 +1,6 @@
 #include "guest/environment.h"
 
-#include "guest/path_text.h"
+#include "base/path_text.h"
 
 namespace space::guest {
 
@@ -62,7 +62,8 @@ Result<std::string> resolve_path(std::string_view text, const User& user, std::s
   if (path.front() == '/') return normalized(path);
   if (path.front() == '~') {
     if (path.size() > 1 && path[1] != '/')
-      return fail(Code::invalid_argument, "cannot expand the home folder of another user in '{}'", shown_path(bytes));
+      return fail(Code::invalid_argument, "cannot expand the home folder of another user in '{}'",
+                  shown_path(bytes));
     path.remove_prefix(1);
   }
   return normalized(fmt::format("{}/{}", user.home, path));

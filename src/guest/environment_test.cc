@@ -52,5 +52,10 @@ TEST(Executables, AreSearchedInPathUnlessTheyNameAFolder) {
   EXPECT_TRUE(executable_candidates("ls", "").empty());
 }
 
+TEST(Paths, OfClientsAreDecoded) {
+  EXPECT_EQ(*resolve_path("/a\xEE\xBF\xBF/b", User(), ""), "/a\xFF/b");
+  EXPECT_FALSE(resolve_path(std::string_view("/a\0b", 4), User(), ""));
+}
+
 }  // namespace
 }  // namespace space::guest

@@ -6,9 +6,9 @@
 
 #include <cerrno>
 
+#include "base/path_text.h"
 #include "guest/file_io.h"
 #include "guest/folder_path.h"
-#include "guest/path_text.h"
 
 namespace space::guest {
 

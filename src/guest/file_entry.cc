@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/json_text.h"
+#include "base/path_text.h"
 #include "guest/folder_path.h"
-#include "guest/path_text.h"
 
 namespace space::guest {
 

@@ -5,8 +5,8 @@
 
 #include <cerrno>
 
+#include "base/path_text.h"
 #include "guest/folder_path.h"
-#include "guest/path_text.h"
 
 namespace space::guest {
 

@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <vector>
 
+#include "base/path_text.h"
 #include "guest/folder_path.h"
 #include "guest/folder_stack.h"
-#include "guest/path_text.h"
 
 namespace space::guest {
 

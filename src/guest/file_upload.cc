@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/path_text.h"
 #include "guest/file_io.h"
 #include "guest/gzip.h"
 #include "guest/multipart.h"
-#include "guest/path_text.h"
 
 namespace space::guest {
 

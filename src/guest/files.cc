@@ -1,11 +1,11 @@
 #include "guest/files.h"
 
+#include "base/path_text.h"
 #include "core/file_signature.h"
 #include "guest/file_compose.h"
 #include "guest/file_download.h"
 #include "guest/file_io.h"
 #include "guest/file_upload.h"
-#include "guest/path_text.h"
 
 namespace space::guest {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 
+#include "base/path_text.h"
 #include "guest/file_tree.h"
-#include "guest/path_text.h"
 
 namespace space::guest {
 

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <climits>
 
-#include "guest/path_text.h"
+#include "base/path_text.h"
 
 namespace space::guest {
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "base/json_text.h"
+#include "base/path_text.h"
 #include "guest/environment.h"
-#include "guest/path_text.h"
 
 namespace {
 

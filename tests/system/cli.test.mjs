@@ -60,7 +60,13 @@ test('mistakes get a sentence and exit code 2; help teaches', () => {
   assert.equal(away.status, 1)
   assert.match(away.stderr, /space up -d/)
   assert.match(space(['--help']).stdout, /python3/)
-  for (const command of ['up', 'down', 'run', 'create', 'exec', 'shell', 'ls', 'info', 'kill', 'doctor']) assert.equal(space([command, '--help']).status, 0)
+  const commands = space(['__complete', '']).stdout.trim().split('\n').map((line) => line.split('\t')[0])
+  assert.ok(commands.length > 20, commands.join(' '))
+  for (const command of commands) {
+    const help = space([command, '--help'])
+    assert.equal(help.status, 0)
+    assert.match(help.stdout, /Examples?:/, command)
+  }
 })
 
 test('doctor finds nothing bad here, and up again says it is up', () => {

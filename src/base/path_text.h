@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
-namespace space::guest {
+namespace space {
 
 std::string text_of_path(std::string_view path);  // always UTF-8; path_of_text of it is `path` again
 std::string path_of_text(std::string_view text);  // bytes for the system
 std::string shown_path(std::string_view path);    // for messages: text, cut to some hundred bytes
 
-}  // namespace space::guest
+}  // namespace space

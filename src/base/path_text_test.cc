@@ -1,11 +1,10 @@
-#include "guest/path_text.h"
+#include "base/path_text.h"
 
 #include <gtest/gtest.h>
 
 #include "base/json_text.h"
-#include "guest/environment.h"
 
-namespace space::guest {
+namespace space {
 namespace {
 
 bool is_utf8(std::string_view text) {
@@ -44,15 +43,10 @@ TEST(PathText, TextIsLeftAlone) {
   EXPECT_EQ(text_of_path("\x80"), "\xEE\xBE\x80");
 }
 
-TEST(PathText, PathsOfClientsAreDecoded) {
-  EXPECT_EQ(*resolve_path("/a\xEE\xBF\xBF/b", User(), ""), "/a\xFF/b");
-  EXPECT_FALSE(resolve_path(std::string_view("/a\0b", 4), User(), ""));
-}
-
 TEST(PathText, MessagesAreShort) {
   EXPECT_EQ(shown_path("/a\xFF"), "/a\xEE\xBF\xBF");
   EXPECT_LT(shown_path(std::string(100'000, 'x')).size(), 400U);
 }
 
 }  // namespace
-}  // namespace space::guest
+}  // namespace space

@@ -1,8 +1,8 @@
-#include "guest/path_text.h"
+#include "base/path_text.h"
 
 #include "base/json_text.h"
 
-namespace space::guest {
+namespace space {
 
 namespace {
 
@@ -61,4 +61,4 @@ std::string shown_path(std::string_view path) {
   return text_of_path(path.substr(0, shown_bytes)) + "…";
 }
 
-}  // namespace space::guest
+}  // namespace space
