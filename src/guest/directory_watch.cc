@@ -1,5 +1,3 @@
-#include "guest/directory_watch.h"
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -14,8 +12,9 @@
 #include <cstring>
 
 #include "base/json_text.h"
+#include "base/path_text.h"
+#include "guest/directory_watch.h"
 #include "guest/folder_path.h"
-#include "guest/path_text.h"
 
 namespace space::guest {
 
