@@ -53,7 +53,8 @@ export class Reader {
   constructor(folder, env) {
     this.folder = folder
     this.count = 0
-    this.shell = spawn('bash', ['--noprofile', '--norc'], { cwd: folder, env, detached: true, stdio: ['pipe', 'inherit', 'inherit', 'pipe'] })
+    // Not even a killed test leaves a shell behind, which would hold its mounts.
+    this.shell = spawn('setpriv', ['--pdeathsig', 'KILL', 'bash', '--noprofile', '--norc'], { cwd: folder, env, detached: true, stdio: ['pipe', 'inherit', 'inherit', 'pipe'] })
     this.ended = new Promise((resolve) => this.shell.on('exit', resolve))
     this.shell.stdin.on('error', () => {})
     this.shell.stdin.write("exec 4>/dev/null\nset -E -o pipefail\ntrap 'echo \"line $LINENO: $BASH_COMMAND: exit code $?\" >&4' ERR\n")
