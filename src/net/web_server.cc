@@ -5,12 +5,13 @@
 namespace space::http {
 namespace {
 
+// Owns a share: a loop that is destroyed destroys its coroutines after the server.
 struct Count {
-  explicit Count(std::size_t& number) : number_(number) { ++number_; }
+  explicit Count(std::shared_ptr<std::size_t> number) : number_(std::move(number)) { ++*number_; }
   Count(const Count&) = delete;
   Count& operator=(const Count&) = delete;
-  ~Count() { --number_; }
-  std::size_t& number_;
+  ~Count() { --*number_; }
+  std::shared_ptr<std::size_t> number_;
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace space::http {
 // What a client's HTTP/2 connection may use, by default.
 H2Limits client_limits();
 
-// Belongs to the loop; outlives the coroutines of its connections.
+// Belongs to the loop; outlives the run of its connections' coroutines.
 class WebServer {
  public:
   // A connection without a request for `idle` is closed.
@@ -23,8 +23,8 @@ class WebServer {
   // No more requests on the connections there are, as far as their protocol can say so.
   void retire() noexcept;
 
-  std::size_t connections() const { return connections_; }
-  std::size_t exchanges() const { return exchanges_; }  // requests that are being answered
+  std::size_t connections() const { return *connections_; }
+  std::size_t exchanges() const { return *exchanges_; }  // requests that are being answered
 
  private:
   Task<void> serve_http_2(StreamPtr stream);
@@ -34,8 +34,8 @@ class WebServer {
   Millis idle_;
   H2Limits limits_;
   bool retired_ = false;
-  std::size_t connections_ = 0;
-  std::size_t exchanges_ = 0;
+  std::shared_ptr<std::size_t> connections_ = std::make_shared<std::size_t>(0);
+  std::shared_ptr<std::size_t> exchanges_ = std::make_shared<std::size_t>(0);
   std::set<H2Session*> sessions_;
 };
 
