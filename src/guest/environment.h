@@ -23,7 +23,8 @@ Environment build_environment(std::string_view path, const User& user, const Env
                               const Environment& request);
 std::vector<std::string> to_assignments(const Environment& environment);  // "NAME=value"
 
-// The absolute path, in bytes, that a client's text means (path_text.h). Absolute: kept. "~", "~/x": the home.
+// The absolute path, in bytes, that a client's text means (path_text.h). Absolute: kept. "~", "~/x": the
+// home.
 // "~bob": invalid_argument. Relative: below the home. Empty: the default working folder, else the home. NUL
 // inside: invalid_argument. "." and ".." are resolved by text, as the E2B SDKs expect.
 Result<std::string> resolve_path(std::string_view text, const User& user, std::string_view default_workdir);

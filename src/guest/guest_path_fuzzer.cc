@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string shown = text_of_path(text);
   if (!is_utf8(shown) || path_of_text(shown) != text) std::abort();
   const User user{.name = "user", .home = "/home/user"};
-  for (const std::string_view workdir : {std::string_view(), std::string_view("/work/../srv"), text}) {
+  for (const std::string_view workdir : {std::string_view(), std::string_view("/mnt/../srv"), text}) {
     const auto path = resolve_path(text, user, workdir);
     if (!path) continue;
     if (!is_normal(*path)) std::abort();
