@@ -53,8 +53,8 @@ test('T47: commands that hang, stand still or do not read their input keep no ot
 test('a command that ignores TERM ends by its timeout and by kill', async () => {
   const stubborn = 'trap "" TERM INT HUP; while :; do sleep 0.2; done'
   assert.ok(await failure(run(stubborn, { timeoutMs: 1_500 })) instanceof TimeoutError)
-  const handle = await background(stubborn)
-  await run(`kill -TERM ${handle.pid}`)
+  const handle = await background(stubborn.replace('; while', '; touch /tmp/stubborn; while'))
+  await run(`until [ -e /tmp/stubborn ]; do sleep 0.1; done; kill -TERM ${handle.pid}; sleep 0.5`)
   assert.ok((await sandbox.commands.list()).some((p) => p.pid === handle.pid))
   assert.equal(await handle.kill(), true)
   const error = await failure(handle.wait())
