@@ -1,3 +1,5 @@
+#include "guest/directory_watch.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -13,7 +15,6 @@
 
 #include "base/json_text.h"
 #include "base/path_text.h"
-#include "guest/directory_watch.h"
 #include "guest/folder_path.h"
 
 namespace space::guest {
@@ -49,22 +50,16 @@ bool has_entry(WatchEventType type) {
   return type != WatchEventType::remove && type != WatchEventType::rename;
 }
 
-bool is_network(long type) {
-  constexpr std::array<std::uint32_t, 5> network = {NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, CIFS_SUPER_MAGIC,
-                                                    SMB2_SUPER_MAGIC, FUSE_SUPER_MAGIC};
-  return std::ranges::find(network, static_cast<std::uint32_t>(type)) != network.end();
-}
-
-bool tells_nothing(long type) {
+bool tells_nothing(std::int64_t type) {
   constexpr std::array<std::uint32_t, 6> silent = {PROC_SUPER_MAGIC,   SYSFS_MAGIC,   CGROUP2_SUPER_MAGIC,
                                                    DEVPTS_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC};
   return std::ranges::find(silent, static_cast<std::uint32_t>(type)) != silent.end();
 }
 
-Result<long> file_system_type(int folder) {
+Result<std::int64_t> file_system_type(int folder) {
   struct statfs status{};
   if (::fstatfs(folder, &status) != 0) return fail_errno(errno, "ask for the file system");
-  return static_cast<long>(status.f_type);
+  return static_cast<std::int64_t>(status.f_type);
 }
 
 unsigned char type_of(int folder, const FolderItem& item) {
@@ -93,6 +88,12 @@ bool is_gone(const Error& error) {
 
 }  // namespace
 
+bool is_network_file_system(std::int64_t type) {
+  constexpr std::array<std::uint32_t, 5> network = {NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, CIFS_SUPER_MAGIC,
+                                                    SMB2_SUPER_MAGIC, FUSE_SUPER_MAGIC};
+  return std::ranges::find(network, static_cast<std::uint32_t>(type)) != network.end();
+}
+
 std::string watch_event_json(std::string_view name, WatchEventType type, const EntryInfo* entry) {
   std::string text = R"({"name":)";
   append_json_string(text, text_of_path(name));
@@ -106,8 +107,8 @@ std::string watch_event_json(std::string_view name, WatchEventType type, const E
 
 Result<std::unique_ptr<DirectoryWatch>> DirectoryWatch::open(WatchOptions options) {
   SPACE_TRY(const Fd folder, open_folder(options.path));
-  SPACE_TRY(const long type, file_system_type(folder.get()));
-  if (is_network(type) && !options.allow_network_mounts)
+  SPACE_TRY(const std::int64_t type, file_system_type(folder.get()));
+  if (is_network_file_system(type) && !options.allow_network_mounts)
     return fail(Code::invalid_argument,
                 "path '{}' is on a network file system, where changes made elsewhere are not seen; "
                 "watch it all the same with allowNetworkMounts",
@@ -123,21 +124,24 @@ Result<std::unique_ptr<DirectoryWatch>> DirectoryWatch::open(WatchOptions option
   return watch;
 }
 
+// The same folder always has the same number, until it is removed or let go.
+Result<int> DirectoryWatch::watch_folder(int folder, std::uint32_t mask) const {
+  const std::string path = fmt::format("/proc/self/fd/{}", folder);
+  const int watch = ::inotify_add_watch(inotify_.get(), path.c_str(), mask);
+  if (watch >= 0) return watch;
+  if (errno != ENOSPC) return fail_errno(errno, "watch a folder");
+  return fail(
+      Code::exhausted,
+      "the kernel has no more watches (fs.inotify.max_user_watches); watch a smaller folder or raise it");
+}
+
 // One that is watched already gets its new place; one that was at that place has left it.
 Result<DirectoryWatch::Added> DirectoryWatch::add_watch(int folder, Folder place) {
-  const std::string path = fmt::format("/proc/self/fd/{}", folder);
-  const std::uint32_t mask = place.parent < 0 ? root_mask : folder_mask | IN_MASK_ADD;
-  const int watch = ::inotify_add_watch(inotify_.get(), path.c_str(), mask);
-  if (watch < 0 && errno == ENOSPC)
-    return fail(
-        Code::exhausted,
-        "the kernel has no more watches (fs.inotify.max_user_watches); watch a smaller folder or raise it");
-  struct stat status{};
-  if (watch < 0 || ::fstat(folder, &status) != 0) return fail_errno(errno, "watch a folder");
-  place.device = status.st_dev;
-  place.inode = status.st_ino;
+  SPACE_TRY(const int watch, watch_folder(folder, place.parent < 0 ? root_mask : folder_mask | IN_MASK_ADD));
   const auto known = folders_.find(watch);
+  bool in_place = false;
   if (known != folders_.end()) {
+    in_place = known->second.parent == place.parent && known->second.name == place.name;
     if (is_above(watch, place.parent)) return fail(Code::conflict, "a folder is below itself");
     leave_place(watch);
     place.below = std::move(known->second.below);
@@ -149,7 +153,7 @@ Result<DirectoryWatch::Added> DirectoryWatch::add_watch(int folder, Folder place
     parent->second.below.insert_or_assign(place.name, watch);
   }
   folders_.insert_or_assign(watch, std::move(place));
-  return Added{.watch = watch, .moved = moved};
+  return Added{.watch = watch, .moved = moved, .in_place = in_place && !moved};
 }
 
 // Watches all folders below, each before it is listed.
@@ -176,8 +180,8 @@ Result<void> DirectoryWatch::watch_below(int folder, int watch, bool announce) {
     SPACE_TRY(const bool entered, enter_watchable(stack, name));
     if (!entered) continue;
     const auto added = add_watch(stack.fd(), {.parent = levels.back().watch, .name = name, .seen = seen});
-    if (!added && added.error().code == Code::conflict &&
-        is_mount_point(stack.fd())) {  // mounted into itself
+    if (!added && added.error().code == Code::conflict) {
+      if (!is_mount_point(stack.fd())) unopened_.emplace(levels.back().watch, name);
       SPACE_CHECK(stack.leave());
       continue;
     }
@@ -216,7 +220,7 @@ Result<bool> DirectoryWatch::enter_watchable(FolderStack& stack, const std::stri
 
 bool DirectoryWatch::is_watchable(int folder) const {
   const auto type = file_system_type(folder);
-  return type && !tells_nothing(*type) && (options_.allow_network_mounts || !is_network(*type));
+  return type && !tells_nothing(*type) && (options_.allow_network_mounts || !is_network_file_system(*type));
 }
 
 bool DirectoryWatch::is_above(int watch, int other) const {
@@ -318,17 +322,17 @@ void DirectoryWatch::handle_root(const inotify_event& event) {
 
 Result<void> DirectoryWatch::appeared(const inotify_event& event, const std::string& name,
                                       std::uint64_t position) {
-  if (const auto found = announced_.find({event.wd, name}); found != announced_.end()) {
-    const bool told = position < found->second;
-    announced_.erase(found);
-    if (told) return {};
-  }
-  emit(event.wd, name, WatchEventType::create);
-  if ((event.mask & IN_ISDIR) != 0 && options_.recursive) return folder_appeared(event.wd, name);
+  const auto found = announced_.find({event.wd, name});
+  const bool told = found != announced_.end() && position < found->second;
+  if (found != announced_.end()) announced_.erase(found);
+  if (!told) emit(event.wd, name, WatchEventType::create);
+  // A told folder is looked at once more: of two that came to the same name the queue may keep one event, the
+  // first.
+  if ((event.mask & IN_ISDIR) != 0 && options_.recursive) return folder_appeared(event.wd, name, told);
   return {};
 }
 
-Result<void> DirectoryWatch::folder_appeared(int parent, const std::string& name) {
+Result<void> DirectoryWatch::folder_appeared(int parent, const std::string& name, bool told) {
   const std::uint64_t seen = queue_end();
   const auto above = open_watched(parent);
   if (!above && is_gone(above.error())) {
@@ -347,14 +351,14 @@ Result<void> DirectoryWatch::folder_appeared(int parent, const std::string& name
     return {};
   }
   if (!added) return std::unexpected(added.error());
-  return added->moved ? Result<void>() : watch_below(folder->get(), added->watch, true);
+  if (added->moved || (told && added->in_place)) return {};  // so are the folders below it
+  return watch_below(folder->get(), added->watch, true);
 }
 
 void DirectoryWatch::disappeared(const inotify_event& event, const std::string& name,
                                  std::uint64_t position) {
   const bool moved = (event.mask & IN_MOVED_FROM) != 0;
   announced_.erase({event.wd, name});
-  unopened_.erase({event.wd, name});
   emit(event.wd, name, moved ? WatchEventType::rename : WatchEventType::remove);
   const auto& below = folders_.at(event.wd).below;
   const auto folder = below.find(name);
@@ -365,11 +369,21 @@ void DirectoryWatch::disappeared(const inotify_event& event, const std::string& 
   moving_.insert_or_assign(watch, round_);
 }
 
+// One that can be opened may let others be.
+Result<void> DirectoryWatch::open_unopened() {
+  for (bool progress = true; progress && !unopened_.empty();) {
+    const auto tried = std::exchange(unopened_, {});
+    for (const auto& [parent, name] : tried)
+      if (folders_.contains(parent)) SPACE_CHECK(folder_appeared(parent, name, false));
+    progress = !std::ranges::includes(unopened_, tried);
+  }
+  return {};
+}
+
 // A folder that left and did not arrive within the same queue has left the tree. If its arrival is told later
 // after all, it is a new folder then.
 Result<void> DirectoryWatch::finish_round() {
-  for (const auto& [parent, name] : std::exchange(unopened_, {}))
-    if (folders_.contains(parent)) SPACE_CHECK(folder_appeared(parent, name));
+  SPACE_CHECK(open_unopened());
   const bool drained = queued_bytes() == 0;
   std::vector<int> left;
   for (const auto& [watch, round] : moving_)
@@ -438,12 +452,11 @@ Result<Fd> DirectoryWatch::open_watched(int watch) const {
   if (!relative) return fail(Code::not_found, "the folder is not watched any more");
   SPACE_TRY(const Fd root, open_folder(options_.path));
   SPACE_TRY(Fd folder, open_folder_below(root.get(), *relative));
-  const Folder& known = folders_.at(watch);
-  struct stat status{};
-  const bool found =
-      ::fstat(folder.get(), &status) == 0 && status.st_dev == known.device && status.st_ino == known.inode;
-  if (!found) return fail(Code::not_found, "the folder has another place now");
-  return folder;
+  // Its number tells; an inode's would not, a new folder gets that of one just removed.
+  SPACE_TRY(const int found, watch_folder(folder.get(), folder_mask | IN_MASK_ADD));
+  if (found == watch) return folder;
+  if (!folders_.contains(found)) ::inotify_rm_watch(inotify_.get(), found);
+  return fail(Code::not_found, "the folder has another place now");
 }
 
 std::uint64_t DirectoryWatch::queued_bytes() const {

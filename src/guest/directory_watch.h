@@ -35,6 +35,9 @@ struct WatchOptions {
 
 enum class WatchEventType : unsigned char { create, write, remove, rename, chmod };
 
+// Pure. By statfs's type: NFS, SMB, CIFS, FUSE.
+bool is_network_file_system(std::int64_t type);
+
 // {"name":…,"type":"EVENT_TYPE_CREATE","entry"?:…}; `name` relative to the watched folder, "." is itself.
 std::string watch_event_json(std::string_view name, WatchEventType type, const EntryInfo* entry);
 
@@ -59,8 +62,6 @@ class DirectoryWatch {
     int parent = -1;  // watch descriptor; of the root -1
     std::string name;
     std::uint64_t seen = 0;  // bytes of the queue before it was found here: what they say is of a former one
-    dev_t device = 0;
-    ino_t inode = 0;
     std::map<std::string, int, std::less<>> below;
   };
   // Found by listing a folder: events up to `until` bytes of the queue may speak of it again.
@@ -68,11 +69,13 @@ class DirectoryWatch {
 
   struct Added {
     int watch = -1;
-    bool moved = false;  // it was watched before and had left its place: so are the folders below it
+    bool moved = false;     // it was watched before and had left its place: so are the folders below it
+    bool in_place = false;  // it was watched before, by the same name
   };
 
   explicit DirectoryWatch(WatchOptions options) : options_(std::move(options)) {}
 
+  Result<int> watch_folder(int folder, std::uint32_t mask) const;
   Result<Added> add_watch(int folder, Folder place);
   Result<void> watch_below(int folder, int watch, bool announce);
   Result<std::vector<std::string>> list_level(FolderStack& stack, int watch, bool announce);
@@ -85,8 +88,9 @@ class DirectoryWatch {
   Result<void> handle(const inotify_event& event, const std::string& name, std::uint64_t position);
   void handle_root(const inotify_event& event);
   Result<void> appeared(const inotify_event& event, const std::string& name, std::uint64_t position);
-  Result<void> folder_appeared(int parent, const std::string& name);
+  Result<void> folder_appeared(int parent, const std::string& name, bool told);
   void disappeared(const inotify_event& event, const std::string& name, std::uint64_t position);
+  Result<void> open_unopened();
   Result<void> finish_round();
 
   void emit(int watch, std::string_view name, WatchEventType type);

@@ -181,7 +181,7 @@ TEST_F(DirectoryWatchTest, LinksAreNotFollowed) {
   folder("outside");
   folder_ = at("tree");
   open(true);
-  ::symlink("../outside", at("link").c_str());
+  ASSERT_EQ(::symlink("../outside", at("link").c_str()), 0);
   EXPECT_EQ(events(), Texts{"create link"});
   write(at("link/f"), "");
   EXPECT_EQ(events(), Texts{});
@@ -363,8 +363,16 @@ TEST_F(DirectoryWatchTest, WhatCannotBeWatched) {
   write(at("f"), "");
   EXPECT_EQ(open_failure(at("f")), Code::invalid_argument);
   EXPECT_EQ(open_failure(at("missing")), Code::not_found);
-  ::symlink("f", at("link").c_str());
+  ASSERT_EQ(::symlink("f", at("link").c_str()), 0);
   EXPECT_EQ(open_failure(at("link")), Code::invalid_argument);
+}
+
+TEST_F(DirectoryWatchTest, NetworkFileSystemsAreKnown) {
+  for (const std::int64_t type : {0x6969LL, 0x517BLL, 0xFF534D42LL, 0xFE534D42LL, 0x65735546LL})
+    EXPECT_TRUE(is_network_file_system(type)) << type;
+  EXPECT_TRUE(is_network_file_system(static_cast<std::int32_t>(0xFF534D42)));  // as 32-bit kernels say it
+  for (const std::int64_t type : {0xEF53LL, 0x01021994LL, 0x9123683ELL})       // ext4, tmpfs, btrfs
+    EXPECT_FALSE(is_network_file_system(type)) << type;
 }
 
 TEST_F(DirectoryWatchTest, NamesOfAllBytes) {
