@@ -7,6 +7,7 @@
 #include "guest/process_messages.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace space;
   using namespace space::guest;
   const auto message =
       space::parse_json_object(std::string_view(reinterpret_cast<const char*>(data), size), "the request");

@@ -35,6 +35,7 @@ bool is_normal(std::string_view path) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace space;
   using namespace space::guest;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::string shown = text_of_path(text);
