@@ -27,6 +27,12 @@ Result<std::uint16_t> api_port() {
 
 }  // namespace
 
+void address(http::RequestHead& head, const ApiSandbox& sandbox) {
+  head.fields.add("E2b-Sandbox-Id", sandbox.id);
+  head.fields.add("E2b-Sandbox-Port", "49983");
+  head.fields.add("X-Access-Token", sandbox.access_token);
+}
+
 Task<Result<std::unique_ptr<Api>>> Api::connect(Deadline deadline) {
   SPACE_CO_TRY(const auto port, api_port());
   const char* key = std::getenv("SPACE_API_KEY");
@@ -72,9 +78,7 @@ Task<Result<void>> Api::kill(std::string sandbox_id, Deadline deadline) {
 Task<Result<GuestOutput>> Api::exec(ApiSandbox sandbox, std::vector<std::string> argv, Deadline deadline) {
   std::string body = start_request_body(argv);
   http::RequestHead head = start_request_head(body.size());
-  head.fields.add("E2b-Sandbox-Id", sandbox.id);
-  head.fields.add("E2b-Sandbox-Port", "49983");
-  head.fields.add("X-Access-Token", sandbox.access_token);
+  address(head, sandbox);
   co_return co_await run_process(connection_, std::move(head), std::move(body), deadline);
 }
 

@@ -16,6 +16,9 @@ struct ApiSandbox {
   std::string access_token;
 };
 
+// What the data plane wants beside the request itself.
+void address(http::RequestHead& head, const ApiSandbox& sandbox);
+
 class Api {
  public:
   static Task<Result<std::unique_ptr<Api>>> connect(Deadline deadline);
@@ -23,6 +26,7 @@ class Api {
   Task<Result<ApiSandbox>> create(Deadline deadline);
   Task<Result<void>> kill(std::string sandbox_id, Deadline deadline);
   Task<Result<GuestOutput>> exec(ApiSandbox sandbox, std::vector<std::string> argv, Deadline deadline);
+  http::ClientConnection& connection() { return connection_; }
 
  private:
   Api(StreamPtr stream, std::string key) : connection_(std::move(stream)), key_(std::move(key)) {}

@@ -59,9 +59,9 @@ double Samples::percentile(double percent) const {
 }
 
 void print(std::string_view bench, std::string_view metric, const Samples& samples, std::optional<Peer> peer,
-           std::optional<double> goal) {
+           std::optional<double> goal, std::string_view unit) {
   Line line(bench, metric);
-  line.text("unit", "ms");
+  line.text("unit", unit);
   line.count("n", samples.size());
   line.number("min", samples.percentile(0));
   for (const int percent : {50, 90, 99})
@@ -71,6 +71,7 @@ void print(std::string_view bench, std::string_view metric, const Samples& sampl
     line.text("peer", peer->name);
     line.number("peer_p50", floor);
     line.number("ratio", floor > 0 ? samples.percentile(50) / floor : 0);
+    if (peer->ratio_goal) line.number("ratio_goal", *peer->ratio_goal);
   }
   if (goal) line.number("goal", *goal);
   line.print();

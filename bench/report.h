@@ -32,16 +32,18 @@ class Samples {
   std::vector<double> values_;
 };
 
-// What a figure is compared to: the ratio is that of the medians.
+// What a figure is compared to: the ratio is that of the medians. `ratio_goal` is what it should reach, of
+// figures of which more is better.
 struct Peer {
   std::string_view name;
   const Samples& samples;
+  std::optional<double> ratio_goal = {};
 };
 
 // {"bench","metric","unit","n","min","p50","p90","p99"} and, with a peer, {"peer","peer_p50","ratio"}; `goal`
 // is what p50 should not exceed.
 void print(std::string_view bench, std::string_view metric, const Samples& samples,
-           std::optional<Peer> peer = {}, std::optional<double> goal = {});
+           std::optional<Peer> peer = {}, std::optional<double> goal = {}, std::string_view unit = "ms");
 // The machine the figures are of: processors, load average, kernel.
 void print_machine(std::string_view bench);
 
