@@ -4,7 +4,7 @@
 command_test() {
   need_root test
   local suites=() argument
-  fuzz_seconds=10 suite_limit=1500
+  fuzz_seconds=10 suite_limit=2400
   export SPACE_LONG=0
   for argument; do
     case $argument in
