@@ -111,7 +111,10 @@ bool node_connected(const Directories& directories, const std::string& listen) {
   auto settings = bootstrap_settings(directories, listen);
   if (!settings) return false;
   const ApiClient api(*std::move(settings));
-  return run_loop(api.call("GET", "/v1/node", std::nullopt, Millis(2'000))).has_value();
+  const auto node = run_loop(api.call("GET", "/v1/node", std::nullopt, Millis(2'000)));
+  if (!node || !node->body.is_object()) return false;
+  const auto connected = bool_member(node->body.get_object(), "connected");
+  return connected && connected->value_or(false);
 }
 
 Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts& accounts) {
@@ -275,8 +278,8 @@ Result<void> down(const CommonOptions& common, const DownOptions& options) {
   if (!options.all) return {};
   SPACE_TRY(const std::string noded, sibling_program("space-noded"));
   SPACE_TRY([[maybe_unused]] const std::string output,
-            run_program_capture({noded, "--unmount-pool", "--state", options.directories.state, "--run",
-                                 options.directories.run}));
+            run_program_capture({noded, "--unmount-pool", "--kill-vms", "--state", options.directories.state,
+                                 "--run", options.directories.run}));
   return {};
 }
 

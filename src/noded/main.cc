@@ -81,7 +81,9 @@ Result<void> run(int argc, char** argv) {
   ::umask(0077);
   SPACE_CHECK(make_folders(options.layout));
   SPACE_TRY(const Fd instance, take_instance(options.layout));
-  return options.unmount_pool ? release_everything(options.layout) : serve(options);
+  if (!options.unmount_pool) return serve(options);
+  if (options.kill_vms) SPACE_CHECK(kill_everything(options.layout));
+  return release_everything(options.layout);
 }
 
 }  // namespace

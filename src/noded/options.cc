@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* usage =
     "usage: space-noded [--state DIR] [--run DIR] --sandboxd-uid UID [--pool-mib MIB] [--vmm-program FILE]\n"
-    "       space-noded [--state DIR] [--run DIR] --unmount-pool";
+    "       space-noded [--state DIR] [--run DIR] --unmount-pool [--kill-vms]";
 
 template <class Number>
 std::optional<Number> number_of(std::string_view text) {
@@ -25,13 +25,11 @@ std::optional<Number> number_of(std::string_view text) {
 }  // namespace
 
 Result<Options> parse_options(int argc, char** argv) {
-  static const option known[] = {{"state", required_argument, nullptr, 's'},
-                                 {"run", required_argument, nullptr, 'r'},
-                                 {"sandboxd-uid", required_argument, nullptr, 'u'},
-                                 {"pool-mib", required_argument, nullptr, 'p'},
-                                 {"vmm-program", required_argument, nullptr, 'v'},
-                                 {"unmount-pool", no_argument, nullptr, 'd'},
-                                 {}};
+  static const option known[] = {
+      {"state", required_argument, nullptr, 's'},        {"run", required_argument, nullptr, 'r'},
+      {"sandboxd-uid", required_argument, nullptr, 'u'}, {"pool-mib", required_argument, nullptr, 'p'},
+      {"vmm-program", required_argument, nullptr, 'v'},  {"unmount-pool", no_argument, nullptr, 'd'},
+      {"kill-vms", no_argument, nullptr, 'k'},           {}};
   Options options;
   std::optional<uid_t> client;
   std::optional<std::uint64_t> pool_mib = priv::pool_mib_default;
@@ -56,11 +54,15 @@ Result<Options> parse_options(int argc, char** argv) {
       case 'd':
         options.unmount_pool = true;
         break;
+      case 'k':
+        options.kill_vms = true;
+        break;
       default:
         return fail(Code::invalid_argument, "{}", usage);
     }
   }
-  if (optind != argc || !pool_mib || (!client && !options.unmount_pool))
+  if (optind != argc || !pool_mib || (!client && !options.unmount_pool) ||
+      (options.kill_vms && !options.unmount_pool))
     return fail(Code::invalid_argument, "{}", usage);
   if (!options.layout.state.starts_with('/') || !options.layout.run.starts_with('/'))
     return fail(Code::invalid_argument, "--state and --run must be absolute paths");

@@ -17,6 +17,7 @@ struct Options {
   std::uint64_t pool_mib_max = 0;
   std::string vmm_program = "/usr/bin/qemu-system-x86_64";
   bool unmount_pool = false;
+  bool kill_vms = false;  // before the pool is unmounted, instead of refusing
 };
 
 Result<Options> parse_options(int argc, char** argv);

@@ -1,5 +1,8 @@
 #include "noded/unmount.h"
 
+#include <unistd.h>
+
+#include "base/deadline.h"
 #include "priv/cgroup.h"
 #include "priv/folder.h"
 #include "priv/pool.h"
@@ -7,6 +10,25 @@
 #include "priv/vmm.h"
 
 namespace space::noded {
+namespace {
+
+constexpr Millis end_limit{10'000};
+
+}  // namespace
+
+Result<void> kill_everything(const priv::Layout& layout) {
+  SPACE_TRY(const auto cgroups, priv::Cgroups::find(layout.run));
+  SPACE_TRY(const auto vmms, priv::names_in(layout.vmms()));
+  for (const std::string& id : vmms) {
+    SPACE_CHECK(cgroups.kill(id));
+    const Deadline deadline = Deadline::after(end_limit);
+    while (priv::holds_processes(priv::vmm_status(layout, id).state)) {
+      if (deadline.passed()) return fail(Code::deadline, "the VM of {} was killed and does not end", id);
+      ::usleep(5'000);
+    }
+  }
+  return {};
+}
 
 Result<void> release_everything(const priv::Layout& layout) {
   SPACE_TRY(const auto cgroups, priv::Cgroups::find(layout.run));

@@ -174,6 +174,22 @@ TEST_F(VmmTest, OutputIsBoundedAndNeverStopsTheVm) {
   EXPECT_EQ(await_exit(id).values[exit_status], 7U);
 }
 
+// What `space down --all` asks for: a VM that no other daemon knew of any more goes too.
+TEST_F(VmmTest, UnmountKillsWhatRunsWhenTold) {
+  const std::string id = make_sandbox(digest_);
+  const Listeners listeners(root_, id);
+  const Got launched = launch(id, listeners);
+  ASSERT_TRUE(launched.done()) << launched.message;
+  EXPECT_EQ(stop_noded(SIGTERM), 0);
+  EXPECT_EQ(run_noded({"--kill-vms"}), 1) << "it belongs to --unmount-pool";
+  EXPECT_EQ(run_noded({"--unmount-pool"}), 1) << "a VM runs";
+  EXPECT_EQ(run_noded({"--unmount-pool", "--kill-vms"}), 0);
+  EXPECT_TRUE(ends(launched.fd));
+  start_noded();
+  for (const ListRecord& record : list()) EXPECT_NE(record.kind, Kind::vmm);
+  forget_all(id);
+}
+
 TEST_F(VmmTest, OutlivesTheNodeManager) {
   const std::string id = make_sandbox(digest_);
   const Listeners listeners(root_, id);
