@@ -31,7 +31,9 @@ enum class Verb : std::uint32_t {
   vmm_kill,  // sandbox; SIGKILL to everything of its cgroup. Answers at once; the exit follows
   vmm_exit,  // sandbox -> ExitValues; not_found while it runs or when it never ran, unavailable in the moment
              // between its end and the record of it: ask again
-  vmm_forget,  // sandbox; removes cgroup and exit record; conflict while it runs
+  vmm_forget,       // sandbox; removes cgroup and exit record; conflict while it runs
+  vmm_open_memory,  // sandbox -> fds: mem, maps and pagemap of its VMM, read only
+  vmm_isolation,    // sandbox -> fd: memfd of IsolationRecord[], one a layer, read back from the kernel
 };
 
 // Indices into Request::values for vmm_launch.
@@ -81,6 +83,14 @@ struct ListRecord {
   char id[72];        // sandbox id or digest, zero-padded
 };
 static_assert(sizeof(ListRecord) == 88);
+
+enum class LayerState : std::uint32_t { active = 0, off, unavailable /* this kernel has none */ };
+struct IsolationRecord {
+  LayerState state;
+  char layer[28];   // zero-padded: "seccomp"
+  char detail[96];  // zero-padded: what was read, "2 filters"
+};
+static_assert(sizeof(IsolationRecord) == 128);
 
 // Bounds checked at the door.
 inline constexpr std::uint64_t vcpus_max = 32;
