@@ -3,7 +3,9 @@
 #include <grp.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,15 +22,29 @@ constexpr Millis ready_limit{20'000};
 constexpr Millis stop_limit{5'000};
 constexpr Millis backoff_max{5'000};
 
+bool empty_bounding_set() {
+  for (unsigned long capability = 0; ::prctl(PR_CAPBSET_READ, capability) >= 0; ++capability)
+    if (::prctl(PR_CAPBSET_DROP, capability) != 0) return false;
+  return true;
+}
+
+// For good: the user it is named with, no capability and no way to one. What else it can do without it gives
+// up by itself once it has opened what it needs.
+bool become_user(const DaemonSpec& spec) {
+  ::umask(0077);
+  return empty_bounding_set() && ::setgroups(0, nullptr) == 0 &&
+         ::setresgid(spec.gid, spec.gid, spec.gid) == 0 && ::setresuid(spec.uid, spec.uid, spec.uid) == 0 &&
+         ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
+
 // In the child, between fork and exec.
 [[noreturn]] void become(const DaemonSpec& spec, int log) {
+  constexpr rlimit no_core_file{0, 0};
+  constexpr unsigned first_stray = STDERR_FILENO + 1;
   ::dup2(log, STDERR_FILENO);
   ::dup2(log, STDOUT_FILENO);
-  if (spec.uid != 0) {
-    if (::setgroups(0, nullptr) != 0 || ::setresgid(spec.gid, spec.gid, spec.gid) != 0 ||
-        ::setresuid(spec.uid, spec.uid, spec.uid) != 0)
-      ::_exit(126);
-  }
+  if (::close_range(first_stray, ~0U, 0) != 0 || ::setrlimit(RLIMIT_CORE, &no_core_file) != 0) ::_exit(126);
+  if (spec.uid != 0 && !become_user(spec)) ::_exit(126);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // after setresuid, which clears it
   sigset_t none;
   ::sigemptyset(&none);

@@ -106,15 +106,15 @@ Result<void> save_settings(const Settings& settings, const std::string& listen) 
   return write_file_durably(path, to_text(config) + "\n", 0600);
 }
 
-// True once the API answers and the node has dialled in.
-bool node_connected(const Directories& directories, const std::string& listen) {
+// Whether the node has dialled in; nothing while the API does not answer.
+std::optional<bool> node_connected(const Directories& directories, const std::string& listen) {
   auto settings = bootstrap_settings(directories, listen);
-  if (!settings) return false;
+  if (!settings) return std::nullopt;
   const ApiClient api(*std::move(settings));
   const auto node = run_loop(api.call("GET", "/v1/node", std::nullopt, Millis(2'000)));
-  if (!node || !node->body.is_object()) return false;
+  if (!node || !node->body.is_object()) return std::nullopt;
   const auto connected = bool_member(node->body.get_object(), "connected");
-  return connected && connected->value_or(false);
+  return connected ? *connected : std::nullopt;
 }
 
 Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts& accounts) {
@@ -142,9 +142,11 @@ Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts
       {"space-control",
        with(control, {"--listen", options.listen, "--node-uid", std::to_string(accounts.sandboxd.uid)}),
        accounts.control.uid, accounts.control.gid,
-       [directories] { return ::access((directories.run + "/control/node.sock").c_str(), F_OK) == 0; }},
+       [directories, listen = options.listen] { return node_connected(directories, listen).has_value(); }},
       {"space-sandboxd", with(sandboxd, for_sandboxd), accounts.sandboxd.uid, accounts.sandboxd.gid,
-       [directories, listen = options.listen] { return node_connected(directories, listen); }},
+       [directories, listen = options.listen] {
+         return node_connected(directories, listen).value_or(false);
+       }},
   };
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "control/bootstrap.h"
+#include "control/confinement.h"
 #include "control/edge.h"
 #include "control/peer_listener.h"
 #include "store/sqlite_repository.h"
@@ -81,24 +82,35 @@ Task<void> accept_nodes(const Executor executor, PeerListener listener, ControlP
   }
 }
 
-Task<Result<void>> start(const Executor executor, ControlPlane& plane, Options options) {
+// What it listens on. Open before anything else, because opening is not possible any more once it is
+// confined.
+struct Doors {
+  PeerListener nodes;
+  std::unique_ptr<Listener> clients;
+};
+
+Result<Doors> open_doors(const Executor& executor, const Options& options) {
+  SPACE_TRY(const ListenAddress address, parse_listen(options.listen));
+  SPACE_TRY(auto clients, listen_tcp(executor, address.host, address.port));
+  SPACE_TRY(auto nodes, PeerListener::open(executor, options.run + "/control/node.sock", options.node_uid));
+  return Doors{std::move(nodes), std::move(clients)};
+}
+
+Task<Result<void>> start(const Executor executor, ControlPlane& plane, Doors doors, Options options) {
   SPACE_CO_TRY(const ListenAddress address, parse_listen(options.listen));
   SPACE_CO_CHECK(co_await bootstrap(plane.repository, options.state + "/control", url_of(address),
                                     system_clock().wall()));
   SPACE_CO_CHECK(co_await plane.sandboxes.start());
-  SPACE_CO_TRY(auto node_door,
-               PeerListener::open(executor, options.run + "/control/node.sock", options.node_uid));
-  SPACE_CO_TRY(auto client_door, listen_tcp(executor, address.host, address.port));
   spawn(executor, "timeouts", plane.sandboxes.run_timeouts());
-  spawn(executor, "node door", accept_nodes(executor, std::move(node_door), plane));
-  spawn(executor, "client door", plane.edge.run(std::move(client_door)));
+  spawn(executor, "node door", accept_nodes(executor, std::move(doors.nodes), plane));
+  spawn(executor, "client door", plane.edge.run(std::move(doors.clients)));
   log::info("ready", {{"url", url_of(address)}});
   co_return Result<void>();
 }
 
-Task<void> start_or_stop(boost::asio::io_context& loop, ControlPlane& plane, Options options,
+Task<void> start_or_stop(boost::asio::io_context& loop, ControlPlane& plane, Doors doors, Options options,
                          int& exit_code) {
-  const auto started = co_await start(loop.get_executor(), plane, std::move(options));
+  const auto started = co_await start(loop.get_executor(), plane, std::move(doors), std::move(options));
   if (started) co_return;
   log::error("cannot start", {log::Field(started.error())});
   exit_code = 1;
@@ -111,24 +123,38 @@ Task<void> stop(boost::asio::io_context& loop, Edge& edge) {
   loop.stop();
 }
 
-int run(const Options& options) {
+int serve(boost::asio::io_context& loop, Doors doors, const Options& options) {
   auto repository = store::open_sqlite_repository(options.state + "/control/control.db");
   if (!repository) {
     log::error("cannot open the database", {log::Field(repository.error())});
     return 1;
   }
   int exit_code = 0;
-  boost::asio::io_context loop(1);
   ControlPlane plane(loop.get_executor(), **repository, options);
   boost::asio::signal_set signals(loop, SIGTERM, SIGINT);
   signals.async_wait([&](const boost::system::error_code&, int signal) {
     log::info("stopping", {{"signal", signal}});
     spawn(loop.get_executor(), "stop", stop(loop, plane.edge));
   });
-  spawn(loop.get_executor(), "start", start_or_stop(loop, plane, options, exit_code));
+  spawn(loop.get_executor(), "start", start_or_stop(loop, plane, std::move(doors), options, exit_code));
   loop.run();
   repository->reset();  // what was handed to the database is written
   return exit_code;
+}
+
+int run(const Options& options) {
+  boost::asio::io_context loop(1);
+  auto doors = open_doors(loop.get_executor(), options);
+  if (!doors) {
+    log::error("cannot listen", {log::Field(doors.error())});
+    return 1;
+  }
+  // Before the database, which has a thread.
+  if (auto confined = confine::confine_daemon(confinement(options.state + "/control")); !confined) {
+    log::error("cannot confine itself", {log::Field(confined.error())});
+    return 1;
+  }
+  return serve(loop, *std::move(doors), options);
 }
 
 }  // namespace

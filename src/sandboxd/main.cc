@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/log.h"
+#include "sandboxd/confinement.h"
 #include "sandboxd/control_link.h"
 #include "sandboxd/node.h"
 
@@ -52,6 +53,12 @@ int main(int argc, char** argv) {
   const auto node = Node::open(loop.get_executor(), options);
   if (!node) {
     log::error("cannot start", {log::Field(node.error())});
+    return 1;
+  }
+  const auto confined = confine::confine_daemon(
+      sandboxd_confinement(options.state_folder + "/sandboxd", options.run_folder + "/sandboxd"));
+  if (!confined) {
+    log::error("cannot confine itself", {log::Field(confined.error())});
     return 1;
   }
   boost::asio::signal_set stop(loop, SIGTERM, SIGINT);

@@ -126,7 +126,9 @@ Result<Sqlite> Sqlite::open(const std::string& path) {
   if (status != SQLITE_OK) return fail(code_of(status), "open database {}: {}", path, sqlite3_errstr(status));
   sqlite3_extended_result_codes(raw, 1);
   sqlite3_busy_timeout(raw, busy_timeout_ms);
-  if (auto done = db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON");
+  // Its temporary files would be in folders that the daemons may not write.
+  if (auto done = db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; "
+                             "PRAGMA temp_store=MEMORY");
       !done)
     return wrap(std::move(done).error(), "open database " + path);
   return db;

@@ -63,6 +63,7 @@ TEST_F(SqliteTest, FileIsPrivateAndDurable) {
   };
   EXPECT_EQ(text_of("PRAGMA journal_mode"), "wal");
   EXPECT_EQ(text_of("PRAGMA synchronous"), "2");
+  EXPECT_EQ(text_of("PRAGMA temp_store"), "2");
 }
 
 TEST_F(SqliteTest, TransactionWithoutCommitLeavesNothing) {
