@@ -2,7 +2,8 @@
 //
 // Transport: a SOCK_SEQPACKET unix socket. One request is one datagram of exactly sizeof(Request) bytes plus
 // the file descriptors its verb names; one answer is one datagram of sizeof(Reply) plus descriptors. The
-// connecting process's uid (SO_PEERCRED) decides which verbs it may use. Requests carry ids and bounded
+// connecting process's uid (SO_PEERCRED) says which daemon it is: space-sandboxd may use every verb,
+// space-netd `list`, space-volumed `pool_info`, `list` and `template_open`. Requests carry ids and bounded
 // integers, never a path or a string that root would interpret; what comes back is descriptors, never names.
 // Every verb is idempotent: repeated, it answers as the first time. Verbs on one id are carried out in their
 // order, on different ids at the same time, so answers may overtake each other: match them by sequence.
@@ -23,8 +24,9 @@ enum class Verb : std::uint32_t {
   template_remove,  // digest; refused with conflict never: clones are independent
   disk_create,      // sandbox, digest, values[0] = disk MiB -> values[0] = uid; clones the template
   disk_remove,      // sandbox; conflict while its VMM runs
-  slot_create,      // sandbox -> network namespace with lo and a tap, no way out
-  slot_remove,      // sandbox; conflict while its VMM runs
+  slot_create,  // sandbox, values[0] = Mbit/s each way or 0 -> network namespace with lo and a tap, no way
+                // out
+  slot_remove,  // sandbox; conflict while its VMM runs
   vmm_launch,  // sandbox, LaunchValues; fds in: listening sockets for QMP and channel -> fd: pidfd; values[0]
                // = pid. conflict while an exit is not forgotten
   vmm_open,  // sandbox -> fd: pidfd of its VMM; values[0] = pid. unavailable in the moment it begins or ends
@@ -42,6 +44,8 @@ enum LaunchValue {
   launch_memory_mib,
   launch_accelerator /* Accelerator */,
   launch_tsc_khz,
+  launch_disk_mib_per_s /* 0 = no limit */,
+  launch_disk_iops /* 0 = no limit */,
   launch_value_count
 };
 enum class Accelerator : std::uint32_t { tcg = 0, kvm = 1 };
@@ -97,6 +101,8 @@ inline constexpr std::uint64_t vcpus_max = 32;
 inline constexpr std::uint64_t memory_mib_min = 128, memory_mib_max = 65536;
 inline constexpr std::uint64_t disk_mib_min = 512, disk_mib_max = 1024 * 1024;
 inline constexpr std::uint64_t tsc_khz_max = 10'000'000;  // 0 = unknown
+inline constexpr std::uint64_t disk_mib_per_s_max = 100'000, disk_iops_max = 10'000'000;
+inline constexpr std::uint64_t network_mbit_max = 400'000;
 inline constexpr std::uint32_t vm_uid_first = 200000, vm_uid_last = 265535;
 
 }  // namespace space::noded

@@ -57,10 +57,14 @@ std::uint64_t granted_by(Reach reach) {
 }
 
 Result<void> add_rule(int ruleset, const LandlockRule& rule, std::uint64_t handled) {
-  SPACE_TRY(const Fd path, open_fd(rule.path, O_PATH));
+  Fd path;
+  if (rule.fd < 0) {
+    SPACE_TRY(path, open_fd(rule.path, O_PATH));
+  }
+  const int fd = path ? path.get() : rule.fd;
   struct stat status{};
-  if (::fstat(path.get(), &status) != 0) return fail_errno(errno, rule.path);
-  PathBeneath beneath{granted_by(rule.reach) & handled, path.get()};
+  if (::fstat(fd, &status) != 0) return fail_errno(errno, rule.path);
+  PathBeneath beneath{granted_by(rule.reach) & handled, fd};
   if (!S_ISDIR(status.st_mode)) beneath.allowed &= of_files;
   if (::syscall(SYS_landlock_add_rule, ruleset, rule_path_beneath, &beneath, 0) != 0)
     return fail_errno(errno, "landlock: rule for " + rule.path);

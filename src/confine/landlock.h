@@ -20,6 +20,7 @@ enum class Reach {
 struct LandlockRule {
   std::string path;  // of a file or a folder
   Reach reach;
+  int fd = -1;  // instead of the path: what is open there, the caller's
 };
 
 // 0: this kernel has none, or it is switched off. Debian 12's own kernel has 2, ioctl on devices came with 5,

@@ -1,5 +1,7 @@
 #include "noded/door.h"
 
+#include <linux/capability.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -10,25 +12,91 @@
 namespace space::noded {
 namespace {
 
+constexpr Capabilities cap(int number) {
+  return Capabilities{1} << number;
+}
+constexpr unsigned by_sandboxd = static_cast<unsigned>(Client::sandboxd);
+constexpr unsigned by_netd = static_cast<unsigned>(Client::netd);
+constexpr unsigned by_volumed = static_cast<unsigned>(Client::volumed);
+
+// Deleting a subvolume and making or naming a namespace take CAP_SYS_ADMIN.
+constexpr Capabilities subvolumes = cap(CAP_SYS_ADMIN);
+constexpr Capabilities disks = subvolumes | cap(CAP_CHOWN) | cap(CAP_DAC_OVERRIDE);
+constexpr Capabilities namespaces = cap(CAP_SYS_ADMIN) | cap(CAP_NET_ADMIN);
+constexpr Capabilities other_processes = cap(CAP_SYS_PTRACE);
+constexpr Capabilities launching =
+    namespaces | cap(CAP_DAC_OVERRIDE) | cap(CAP_KILL) | cap(CAP_SETUID) | cap(CAP_SETGID) | cap(CAP_SETPCAP);
+
 constexpr VerbShape shapes[] = {
-    {.verb = Verb::pool_info, .name = "pool_info", .at_once = true},
-    {.verb = Verb::list, .name = "list"},
-    {.verb = Verb::template_import, .name = "template_import", .digest = true},
-    {.verb = Verb::template_open, .name = "template_open", .digest = true, .at_once = true},
-    {.verb = Verb::template_remove, .name = "template_remove", .digest = true},
-    {.verb = Verb::disk_create, .name = "disk_create", .sandbox = true, .digest = true, .values = 1},
-    {.verb = Verb::disk_remove, .name = "disk_remove", .sandbox = true},
-    {.verb = Verb::slot_create, .name = "slot_create", .sandbox = true},
-    {.verb = Verb::slot_remove, .name = "slot_remove", .sandbox = true},
+    {.verb = Verb::pool_info, .name = "pool_info", .clients = by_sandboxd | by_volumed, .at_once = true},
+    {.verb = Verb::list, .name = "list", .clients = by_sandboxd | by_netd | by_volumed},
+    {.verb = Verb::template_import,
+     .name = "template_import",
+     .clients = by_sandboxd,
+     .digest = true,
+     .capabilities = subvolumes},
+    {.verb = Verb::template_open,
+     .name = "template_open",
+     .clients = by_sandboxd | by_volumed,
+     .digest = true,
+     .at_once = true},
+    {.verb = Verb::template_remove,
+     .name = "template_remove",
+     .clients = by_sandboxd,
+     .digest = true,
+     .capabilities = subvolumes},
+    {.verb = Verb::disk_create,
+     .name = "disk_create",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .digest = true,
+     .values = 1,
+     .capabilities = disks},
+    {.verb = Verb::disk_remove,
+     .name = "disk_remove",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .capabilities = subvolumes},
+    {.verb = Verb::slot_create,
+     .name = "slot_create",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .values = 1,
+     .capabilities = namespaces},
+    {.verb = Verb::slot_remove,
+     .name = "slot_remove",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .capabilities = namespaces},
     {.verb = Verb::vmm_launch,
      .name = "vmm_launch",
+     .clients = by_sandboxd,
      .sandbox = true,
      .values = launch_value_count,
-     .descriptors = 2},
-    {.verb = Verb::vmm_open, .name = "vmm_open", .sandbox = true, .at_once = true},
-    {.verb = Verb::vmm_kill, .name = "vmm_kill", .sandbox = true},
-    {.verb = Verb::vmm_exit, .name = "vmm_exit", .sandbox = true, .at_once = true},
-    {.verb = Verb::vmm_forget, .name = "vmm_forget", .sandbox = true},
+     .descriptors = 2,
+     .capabilities = launching},
+    {.verb = Verb::vmm_open, .name = "vmm_open", .clients = by_sandboxd, .sandbox = true, .at_once = true},
+    {.verb = Verb::vmm_kill,
+     .name = "vmm_kill",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .capabilities = cap(CAP_KILL)},
+    {.verb = Verb::vmm_exit, .name = "vmm_exit", .clients = by_sandboxd, .sandbox = true, .at_once = true},
+    {.verb = Verb::vmm_forget,
+     .name = "vmm_forget",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .capabilities = cap(CAP_KILL)},
+    {.verb = Verb::vmm_open_memory,
+     .name = "vmm_open_memory",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .capabilities = other_processes},
+    {.verb = Verb::vmm_isolation,
+     .name = "vmm_isolation",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .capabilities = other_processes},
 };
 
 // The text of a zero-padded field: ends at the first zero, after which only zeros may follow.
@@ -58,12 +126,16 @@ Result<void> admit_values(const VerbShape& shape, std::span<const std::uint64_t,
     if (values[i] != 0) return fail(Code::invalid_argument, "{} takes {} values", shape.name, shape.values);
   if (shape.verb == Verb::disk_create)
     return admit_value(values[0], "disk size in MiB", disk_mib_min, disk_mib_max);
+  if (shape.verb == Verb::slot_create)
+    return admit_value(values[0], "network limit in Mbit/s", 0, network_mbit_max);
   if (shape.verb != Verb::vmm_launch) return {};
   SPACE_CHECK(admit_value(values[launch_vcpus], "number of vCPUs", 1, vcpus_max));
   SPACE_CHECK(admit_value(values[launch_memory_mib], "memory in MiB", memory_mib_min, memory_mib_max));
   SPACE_CHECK(admit_value(values[launch_accelerator], "accelerator", 0,
                           static_cast<std::uint64_t>(Accelerator::kvm)));
-  return admit_value(values[launch_tsc_khz], "TSC frequency in kHz", 0, tsc_khz_max);
+  SPACE_CHECK(admit_value(values[launch_tsc_khz], "TSC frequency in kHz", 0, tsc_khz_max));
+  SPACE_CHECK(admit_value(values[launch_disk_mib_per_s], "disk limit in MiB/s", 0, disk_mib_per_s_max));
+  return admit_value(values[launch_disk_iops], "disk limit in operations/s", 0, disk_iops_max);
 }
 
 }  // namespace
@@ -73,7 +145,25 @@ const VerbShape* shape_of(Verb verb) {
   return found == std::end(shapes) ? nullptr : found;
 }
 
-Result<Call> admit(std::span<const std::byte> datagram, std::size_t descriptors) {
+Capabilities capabilities_of_all_verbs() {
+  Capabilities all = 0;
+  for (const VerbShape& shape : shapes) all |= shape.capabilities;
+  return all;
+}
+
+const char* name_of(Client client) {
+  switch (client) {
+    case Client::sandboxd:
+      return "sandboxd";
+    case Client::netd:
+      return "netd";
+    case Client::volumed:
+      return "volumed";
+  }
+  return "?";
+}
+
+Result<Call> Gate::admit(std::span<const std::byte> datagram, std::size_t descriptors, Client client) {
   if (datagram.size() != sizeof(Request))
     return fail(Code::invalid_argument, "a request has {} bytes, not {}", sizeof(Request), datagram.size());
   Request request;
@@ -83,12 +173,16 @@ Result<Call> admit(std::span<const std::byte> datagram, std::size_t descriptors)
   const VerbShape* shape = shape_of(request.verb);
   if (shape == nullptr)
     return fail(Code::invalid_argument, "there is no verb {}", static_cast<std::uint32_t>(request.verb));
+  if ((shape->clients & static_cast<unsigned>(client)) == 0)
+    return fail(Code::permission_denied, "{} is not a verb of {}", shape->name, name_of(client));
   if (descriptors != shape->descriptors)
     return fail(Code::invalid_argument, "{} takes {} descriptors, not {}", shape->name, shape->descriptors,
                 descriptors);
   Call call{.verb = request.verb, .sequence = request.sequence};
-  SPACE_TRY(call.sandbox, admit_text(request.sandbox, "sandbox", shape->sandbox, is_sandbox_id));
-  SPACE_TRY(call.digest, admit_text(request.digest, "digest", shape->digest, is_digest));
+  SPACE_TRY(std::string sandbox, admit_text(request.sandbox, "sandbox", shape->sandbox, is_sandbox_id));
+  SPACE_TRY(std::string digest, admit_text(request.digest, "digest", shape->digest, is_digest));
+  if (shape->sandbox) call.sandbox = priv::SandboxPermit(std::move(sandbox));
+  if (shape->digest) call.template_ = priv::TemplatePermit(std::move(digest));
   SPACE_CHECK(admit_values(*shape, request.values));
   std::ranges::copy(request.values, call.values.begin());
   return call;

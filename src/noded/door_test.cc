@@ -2,9 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "priv/disk.h"
+#include "priv/template.h"
+#include "priv/vmm.h"
 
 namespace space::noded {
 namespace {
@@ -13,9 +18,10 @@ const std::string sandbox = "i0123456789abcdefghi";
 const std::string digest(64, 'a');
 
 constexpr Verb all_verbs[] = {
-    Verb::pool_info,   Verb::list,        Verb::template_import, Verb::template_open, Verb::template_remove,
-    Verb::disk_create, Verb::disk_remove, Verb::slot_create,     Verb::slot_remove,   Verb::vmm_launch,
-    Verb::vmm_open,    Verb::vmm_kill,    Verb::vmm_exit,        Verb::vmm_forget};
+    Verb::pool_info,       Verb::list,        Verb::template_import, Verb::template_open,
+    Verb::template_remove, Verb::disk_create, Verb::disk_remove,     Verb::slot_create,
+    Verb::slot_remove,     Verb::vmm_launch,  Verb::vmm_open,        Verb::vmm_kill,
+    Verb::vmm_exit,        Verb::vmm_forget,  Verb::vmm_open_memory, Verb::vmm_isolation};
 
 template <std::size_t size>
 void put(char (&field)[size], std::string_view text) {
@@ -38,9 +44,9 @@ Request valid(Verb verb) {
   return request;
 }
 
-Result<Call> admitted(const Request& request) {
-  return admit(std::as_bytes(std::span(&request, 1)),
-               shape_of(request.verb) ? shape_of(request.verb)->descriptors : 0);
+Result<Call> admitted(const Request& request, Client client = Client::sandboxd) {
+  return Gate::admit(std::as_bytes(std::span(&request, 1)),
+                     shape_of(request.verb) ? shape_of(request.verb)->descriptors : 0, client);
 }
 
 std::string refusal(const Request& request) {
@@ -54,25 +60,77 @@ TEST(Door, AdmitsAValidRequestOfEveryVerb) {
     ASSERT_TRUE(call) << call.error().message;
     EXPECT_EQ(call->verb, verb);
     EXPECT_EQ(call->sequence, 7U);
-    EXPECT_EQ(call->sandbox, shape_of(verb)->sandbox ? sandbox : "");
-    EXPECT_EQ(call->digest, shape_of(verb)->digest ? digest : "");
+    EXPECT_EQ(call->sandbox.has_value(), shape_of(verb)->sandbox);
+    EXPECT_EQ(call->template_.has_value(), shape_of(verb)->digest);
+    if (call->sandbox) EXPECT_EQ(call->sandbox->id(), sandbox);
+    if (call->template_) EXPECT_EQ(call->template_->digest(), digest);
   }
+}
+
+TEST(Door, EachDaemonHasItsOwnVerbs) {
+  const auto verbs_of = [](Client client) {
+    std::vector<Verb> verbs;
+    for (const Verb verb : all_verbs) {
+      const auto call = admitted(valid(verb), client);
+      if (call)
+        verbs.push_back(verb);
+      else
+        EXPECT_EQ(call.error().code, Code::permission_denied) << call.error().message;
+    }
+    return verbs;
+  };
+  EXPECT_EQ(verbs_of(Client::sandboxd).size(), std::size(all_verbs));
+  EXPECT_THAT(verbs_of(Client::netd), testing::ElementsAre(Verb::list));
+  EXPECT_THAT(verbs_of(Client::volumed),
+              testing::ElementsAre(Verb::pool_info, Verb::list, Verb::template_open));
+}
+
+// What acts on a sandbox takes a permit, and a permit comes from the gate: a name does not compile.
+template <class Name>
+concept RemovesDisk = requires(const priv::Pool& pool, const Name& name) { priv::remove_disk(pool, name); };
+template <class Name>
+concept ForgetsVmm = requires(const priv::Layout& layout, const priv::Cgroups& groups, const Name& name) {
+  priv::forget_vmm(layout, groups, name);
+};
+template <class Name>
+concept ImportsTemplate = requires(const priv::Layout& layout, const priv::Pool& pool, const Name& name) {
+  priv::import_template(layout, pool, name);
+};
+static_assert(RemovesDisk<priv::SandboxPermit> && !RemovesDisk<std::string> &&
+              !RemovesDisk<priv::TemplatePermit>);
+static_assert(ForgetsVmm<priv::SandboxPermit> && !ForgetsVmm<std::string>);
+static_assert(ImportsTemplate<priv::TemplatePermit> && !ImportsTemplate<std::string>);
+static_assert(!std::is_constructible_v<priv::SandboxPermit, std::string>);
+static_assert(!std::is_default_constructible_v<priv::SandboxPermit>);
+static_assert(!std::is_constructible_v<priv::TemplatePermit, std::string>);
+
+TEST(Door, NoWorkerHasMorePowerThanItsVerbNeeds) {
+  for (const Verb verb : all_verbs) {
+    const VerbShape& shape = *shape_of(verb);
+    if (shape.at_once) EXPECT_EQ(shape.capabilities, 0U) << shape.name;
+    EXPECT_EQ(shape.capabilities & ~capabilities_of_all_verbs(), 0U) << shape.name;
+  }
+  EXPECT_EQ(shape_of(Verb::list)->capabilities, 0U);
+  constexpr Capabilities modules = 1ULL << CAP_SYS_MODULE, raw_io = 1ULL << CAP_SYS_RAWIO,
+                         boot = 1ULL << CAP_SYS_BOOT;
+  EXPECT_EQ(capabilities_of_all_verbs() & (modules | raw_io | boot), 0U);
 }
 
 TEST(Door, RefusesEveryOtherSize) {
   const Request request = valid(Verb::list);
   const auto bytes = std::as_bytes(std::span(&request, 1));
-  for (std::size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(admit(bytes.first(size), 0));
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(Gate::admit(bytes.first(size), 0, Client::sandboxd));
   std::vector<std::byte> longer(bytes.begin(), bytes.end());
   longer.push_back(std::byte{0});
-  EXPECT_FALSE(admit(longer, 0));
+  EXPECT_FALSE(Gate::admit(longer, 0, Client::sandboxd));
 }
 
 TEST(Door, RefusesEveryOtherProtocolAndVerb) {
   Request request = valid(Verb::list);
   request.protocol ^= 1;
   EXPECT_THAT(refusal(request), testing::HasSubstr("protocol"));
-  for (const std::uint32_t number : {0U, 15U, 0xffffffffU}) {
+  for (const std::uint32_t number : {0U, 17U, 0xffffffffU}) {
     request = valid(Verb::list);
     request.verb = static_cast<Verb>(number);
     EXPECT_THAT(refusal(request), testing::HasSubstr("no verb"));
@@ -83,7 +141,7 @@ TEST(Door, RefusesEveryOtherNumberOfDescriptors) {
   for (const Verb verb : all_verbs) {
     const Request request = valid(verb);
     for (std::size_t count = 0; count <= 4; ++count)
-      EXPECT_EQ(admit(std::as_bytes(std::span(&request, 1)), count).has_value(),
+      EXPECT_EQ(Gate::admit(std::as_bytes(std::span(&request, 1)), count, Client::sandboxd).has_value(),
                 count == shape_of(verb)->descriptors);
   }
 }
@@ -137,7 +195,10 @@ TEST(Door, HoldsEveryValueWithinItsBounds) {
                 {Verb::vmm_launch, launch_vcpus, 1, vcpus_max},
                 {Verb::vmm_launch, launch_memory_mib, memory_mib_min, memory_mib_max},
                 {Verb::vmm_launch, launch_accelerator, 0, 1},
-                {Verb::vmm_launch, launch_tsc_khz, 0, tsc_khz_max}};
+                {Verb::vmm_launch, launch_tsc_khz, 0, tsc_khz_max},
+                {Verb::vmm_launch, launch_disk_mib_per_s, 0, disk_mib_per_s_max},
+                {Verb::vmm_launch, launch_disk_iops, 0, disk_iops_max},
+                {Verb::slot_create, 0, 0, network_mbit_max}};
   for (const auto& bound : bounds) {
     Request request = valid(bound.verb);
     const auto with = [&](std::uint64_t value) {

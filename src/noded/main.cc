@@ -61,14 +61,20 @@ gid_t group_of(uid_t uid) {
   return entry == nullptr ? uid : entry->pw_gid;
 }
 
+// Several daemons share no group: then everybody may knock, and who it is decides.
+mode_t socket_mode(const Options& options) {
+  return options.clients.size() > 1 ? 0666 : 0660;
+}
+
 Result<void> serve(const Options& options) {
   // VMs' supervisors that lose their parent come to this process, which reaps them whatever PID 1 does.
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "become a subreaper");
   SPACE_TRY(Fd signals, block_signals());  // first: a stop asked for meanwhile is a clean one
-  SPACE_TRY(Verbs verbs, Verbs::open(options.layout, options.pool_mib_max, options.vmm_program));
-  SPACE_TRY(Fd listener, listen_seqpacket(options.layout.socket(), group_of(options.client)));
-  log::info("serving", {{"run", options.layout.run}, {"client_uid", options.client}});
-  Server server(std::move(listener), std::move(signals), options.client, verbs);
+  SPACE_TRY(Verbs verbs, Verbs::open(options.layout, options.settings));
+  SPACE_TRY(Fd listener, listen_seqpacket(options.layout.socket(), group_of(options.clients.begin()->first),
+                                          socket_mode(options)));
+  log::info("serving", {{"run", options.layout.run}, {"clients", options.clients.size()}});
+  Server server(std::move(listener), std::move(signals), options.clients, verbs);
   SPACE_CHECK(server.run());
   ::unlink(options.layout.socket().c_str());
   log::info("stopped");

@@ -3,19 +3,19 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
-#include <string>
+#include <map>
 
 #include "base/result.h"
+#include "noded/door.h"
+#include "noded/verbs.h"
 #include "priv/layout.h"
 
 namespace space::noded {
 
 struct Options {
   priv::Layout layout{"/var/lib/space", "/run/space"};
-  uid_t client = 0;
-  std::uint64_t pool_mib_max = 0;
-  std::string vmm_program = "/usr/bin/qemu-system-x86_64";
+  std::map<uid_t, Client> clients;
+  Settings settings{.vmm_program = "/usr/bin/qemu-system-x86_64"};
   bool unmount_pool = false;
   bool kill_vms = false;  // before the pool is unmounted, instead of refusing
 };

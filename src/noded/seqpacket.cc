@@ -29,7 +29,7 @@ void take_descriptors(const msghdr& message, Datagram& out) {
 
 }  // namespace
 
-Result<Fd> listen_seqpacket(const std::string& path, gid_t gid) {
+Result<Fd> listen_seqpacket(const std::string& path, gid_t gid, mode_t mode) {
   SPACE_TRY(const UnixAddress address, UnixAddress::of(path));
   Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener) return fail_errno(errno, "open a socket");
@@ -40,7 +40,7 @@ Result<Fd> listen_seqpacket(const std::string& path, gid_t gid) {
   ::umask(before);
   if (bound != 0) return fail_errno(error, "bind " + path);
   if (::listen(listener.get(), backlog) != 0) return fail_errno(errno, "listen on " + path);
-  if (::chown(path.c_str(), 0, gid) != 0 || ::chmod(path.c_str(), 0660) != 0)
+  if (::chown(path.c_str(), 0, gid) != 0 || ::chmod(path.c_str(), mode) != 0)
     return fail_errno(errno, "set the mode of " + path);
   return listener;
 }
@@ -81,21 +81,24 @@ Result<std::optional<Datagram>> receive(int connection, std::size_t bytes_max) {
   return out;
 }
 
-Result<void> send(int connection, std::span<const std::byte> bytes, const Fd& descriptor) {
+Result<void> send(int connection, std::span<const std::byte> bytes, std::span<const Fd> descriptors) {
   iovec data{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(descriptors_max * sizeof(int))] = {};
+  if (descriptors.size() > descriptors_max) return fail(Code::internal, "too many descriptors");
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  if (descriptor) {
+  if (!descriptors.empty()) {
     message.msg_control = control;
-    message.msg_controllen = sizeof control;
+    message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
     cmsghdr* header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    const int fd = descriptor.get();
-    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+    for (std::size_t i = 0; i < descriptors.size(); ++i) {
+      const int fd = descriptors[i].get();
+      std::memcpy(CMSG_DATA(header) + i * sizeof fd, &fd, sizeof fd);
+    }
   }
   if (::sendmsg(connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return {};
   if (errno == EAGAIN) return fail(Code::exhausted, "the client does not read its answers");

@@ -12,6 +12,7 @@
 #include <csignal>
 
 #include "base/log.h"
+#include "priv/jail.h"
 
 namespace space::noded {
 namespace {
@@ -20,15 +21,12 @@ constexpr std::size_t connections_max = 16;
 constexpr std::size_t waiting_max = 256;
 constexpr std::size_t working_max = 64;
 
-const std::string& key_of(const Call& call) {
-  return call.sandbox.empty() ? call.digest : call.sandbox;
-}
-
 Result<void> send_answer(int connection, const Call& call, const Result<Answer>& result) {
   const Reply reply =
       result ? make_reply(call.sequence, result->values) : make_reply(call.sequence, result.error());
-  const Fd none;
-  return send(connection, std::as_bytes(std::span(&reply, 1)), result ? result->descriptor : none);
+  const std::span<const Fd> descriptors =
+      result ? std::span<const Fd>(result->descriptors) : std::span<const Fd>();
+  return send(connection, std::as_bytes(std::span(&reply, 1)), descriptors);
 }
 
 // "Not there", "still running" and the like are answers; the rest somebody should look at.
@@ -36,7 +34,7 @@ void log_failure(const Call& call, const Error& error) {
   const bool is_fault =
       error.code == Code::internal || error.code == Code::exhausted || error.code == Code::permission_denied;
   log::write(is_fault ? log::Level::warn : log::Level::debug, "verb failed",
-             {{"verb", shape_of(call.verb)->name}, {"id", key_of(call)}, log::Field(error)});
+             {{"verb", shape_of(call.verb)->name}, {"id", call.key()}, log::Field(error)});
 }
 
 void reap_children() {
@@ -94,11 +92,12 @@ void Server::accept_client() {
   if (!accepted) return log::error("cannot accept", {log::Field(accepted.error())});
   if (!*accepted) return;
   const auto uid = peer_uid((*accepted)->get());
-  if (!uid || *uid != client_) {
+  const auto client = uid ? clients_.find(*uid) : clients_.end();
+  if (client == clients_.end()) {
     return log::warn("connection refused", {{"uid", uid ? static_cast<std::int64_t>(*uid) : -1}});
   }
   if (connections_.size() >= connections_max) return log::warn("connection refused: too many");
-  connections_.push_back({++connection_count_, *std::move(*accepted)});
+  connections_.push_back({++connection_count_, *std::move(*accepted), client->second});
 }
 
 void Server::serve(Connection& connection) {
@@ -108,11 +107,11 @@ void Server::serve(Connection& connection) {
 }
 
 void Server::handle(Connection& connection, Datagram datagram) {
-  auto call = admit(datagram.bytes, datagram.descriptors.size());
+  auto call = Gate::admit(datagram.bytes, datagram.descriptors.size(), connection.client);
   if (datagram.truncated) call = fail(Code::invalid_argument, "the request is too large");
   if (!call) {
     log::warn("request refused", {log::Field(call.error())});
-    return reply(connection, make_reply(sequence_of(datagram.bytes), call.error()), Fd());
+    return refuse(connection, sequence_of(datagram.bytes), call.error());
   }
   schedule({connection.number, *std::move(call), std::move(datagram.descriptors)});
 }
@@ -126,8 +125,8 @@ void Server::schedule(Work work) {
 }
 
 bool Server::is_busy(const Call& call) const {
-  const std::string& key = key_of(call);
-  const auto has_key = [&](const Work& work) { return key_of(work.call) == key; };
+  const std::string key = call.key();
+  const auto has_key = [&](const Work& work) { return work.call.key() == key; };
   return !key.empty() && (std::ranges::any_of(working_, has_key) || std::ranges::any_of(waiting_, has_key));
 }
 
@@ -158,17 +157,28 @@ void Server::start(Work work) {
 void Server::run_worker(Work work, Fd report, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // half-made things are the next process's to remove
   if (::getppid() != parent) ::_exit(1);
-  listener_.reset();  // after this process's death nobody may be let in who would not be served
+  keep_only(work.connection);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   const Connection* connection = find(work.connection);
+  if (const auto kept = priv::keep_capabilities(shape_of(work.call.verb)->capabilities); !kept) ::_exit(1);
   verbs_.run(work.call, std::move(work.descriptors), [&](Result<Answer> result) {
     if (!result) log_failure(work.call, result.error());
     const bool sent = connection != nullptr && send_answer(connection->fd.get(), work.call, result);
     (void)!::write(report.get(), sent ? "+" : "-", 1);
   });
   ::_exit(0);
+}
+
+// A worker has its call, its descriptors and the connection to answer on. With the listener open nobody would
+// be refused after this process's death, nor served.
+void Server::keep_only(std::uint64_t connection) {
+  listener_.reset();
+  signals_.reset();
+  working_.clear();
+  waiting_.clear();
+  std::erase_if(connections_, [&](const Connection& other) { return other.number != connection; });
 }
 
 // A report, or the end of the worker, or of its interest in us.
@@ -204,8 +214,9 @@ void Server::answer(std::uint64_t connection, const Call& call, Result<Answer> r
   if (to != nullptr && !send_answer(to->fd.get(), call, result)) to->fd.reset();
 }
 
-void Server::reply(Connection& connection, const Reply& reply, const Fd& descriptor) {
-  if (!send(connection.fd.get(), std::as_bytes(std::span(&reply, 1)), descriptor)) connection.fd.reset();
+void Server::refuse(Connection& connection, std::uint64_t sequence, const Error& error) {
+  const Reply reply = make_reply(sequence, error);
+  if (!send(connection.fd.get(), std::as_bytes(std::span(&reply, 1)), {})) connection.fd.reset();
 }
 
 }  // namespace space::noded

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <list>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,12 @@ namespace space::noded {
 
 class Server {
  public:
-  // `signals` is a signalfd of SIGTERM, SIGINT and SIGCHLD, which are blocked. Only `client` may connect.
-  Server(Fd listener, Fd signals, uid_t client, Verbs& verbs)
-      : listener_(std::move(listener)), signals_(std::move(signals)), client_(client), verbs_(verbs) {}
+  // `signals` is a signalfd of SIGTERM, SIGINT and SIGCHLD, which are blocked. Only `clients` may connect.
+  Server(Fd listener, Fd signals, std::map<uid_t, Client> clients, Verbs& verbs)
+      : listener_(std::move(listener)),
+        signals_(std::move(signals)),
+        clients_(std::move(clients)),
+        verbs_(verbs) {}
 
   // Until SIGTERM or SIGINT. Workers still at work end with the process, launched VMs do not.
   Result<void> run();
@@ -29,6 +33,7 @@ class Server {
   struct Connection {
     std::uint64_t number;  // never used twice
     Fd fd;
+    Client client;
   };
   struct Work {
     std::uint64_t connection;
@@ -50,10 +55,11 @@ class Server {
   bool is_busy(const Call& call) const;
   Connection* find(std::uint64_t number);
   void answer(std::uint64_t connection, const Call& call, Result<Answer> result);
-  void reply(Connection& connection, const Reply& reply, const Fd& descriptor);
+  void refuse(Connection& connection, std::uint64_t sequence, const Error& error);
+  void keep_only(std::uint64_t connection);
 
   Fd listener_, signals_;
-  uid_t client_;
+  std::map<uid_t, Client> clients_;
   Verbs& verbs_;
   std::list<Connection> connections_;
   std::list<Work> working_;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/deadline.h"
+#include "noded/door.h"
 #include "priv/cgroup.h"
 #include "priv/folder.h"
 #include "priv/pool.h"
@@ -20,7 +21,7 @@ Result<void> kill_everything(const priv::Layout& layout) {
   SPACE_TRY(const auto cgroups, priv::Cgroups::find(layout.run));
   SPACE_TRY(const auto vmms, priv::names_in(layout.vmms()));
   for (const std::string& id : vmms) {
-    SPACE_CHECK(cgroups.kill(id));
+    SPACE_CHECK(priv::kill_vmm(cgroups, Gate::of_operator(id)));
     const Deadline deadline = Deadline::after(end_limit);
     while (priv::holds_processes(priv::vmm_status(layout, id).state)) {
       if (deadline.passed()) return fail(Code::deadline, "the VM of {} was killed and does not end", id);
@@ -37,9 +38,9 @@ Result<void> release_everything(const priv::Layout& layout) {
     if (priv::holds_processes(priv::vmm_status(layout, id).state))
       return fail(Code::conflict, "the VM of {} runs: stop it first", id);
   SPACE_CHECK(priv::remove_half_made_vmms(layout, cgroups));
-  for (const std::string& id : vmms) SPACE_CHECK(priv::forget_vmm(layout, cgroups, id));
+  for (const std::string& id : vmms) SPACE_CHECK(priv::forget_vmm(layout, cgroups, Gate::of_operator(id)));
   SPACE_TRY(const auto slots, priv::names_in(layout.slots()));
-  for (const std::string& id : slots) SPACE_CHECK(priv::remove_slot(layout, id));
+  for (const std::string& id : slots) SPACE_CHECK(priv::remove_slot(layout, Gate::of_operator(id)));
   cgroups.remove_instance();
   return priv::unmount_pool(layout);
 }

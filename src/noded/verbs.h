@@ -20,17 +20,24 @@ namespace space::noded {
 
 struct Answer {
   std::array<std::uint64_t, values_count> values{};
-  Fd descriptor;
+  std::vector<Fd> descriptors;
+};
+
+// What an operator chose for this node.
+struct Settings {
+  std::string vmm_program;            // absolute path of QEMU
+  std::uint64_t pool_mib_max = 0;     // of a pool that is made anew
+  std::vector<std::string> may_miss;  // layers of the jail without which VMs run where the kernel has none
 };
 using Answerer = std::function<void(Result<Answer>)>;
 
 class Verbs {
  public:
   // Takes over what an earlier process left: removes what is half made, learns which uids are in use.
-  static Result<Verbs> open(priv::Layout layout, std::uint64_t pool_mib_max, std::string vmm_program);
+  static Result<Verbs> open(priv::Layout layout, Settings settings);
 
   // In the process itself, before the work: chooses the uid of a new disk.
-  Result<void> prepare(Call& call);
+  Result<void> prepare(const Call& call);
   // Carries out the verb and calls `answer` exactly once. Verbs that are not at_once run in a worker, which
   // ends when this returns; import and launch go on for long after their answer, launch as the VMM's
   // supervisor.
@@ -39,7 +46,8 @@ class Verbs {
   void settle(const Call& call);
 
  private:
-  Verbs(priv::Layout layout, priv::Pool pool, priv::Cgroups cgroups, std::string vmm_program);
+  Verbs(priv::Layout layout, priv::Pool pool, priv::Cgroups cgroups, std::string bundle, Settings settings);
+  void learn_uid(const std::string& id);
 
   void import_template(const Call& call, const Answerer& answer) const;
   void launch(const Call& call, std::vector<Fd> descriptors, const Answerer& answer) const;
@@ -47,14 +55,17 @@ class Verbs {
   Result<Answer> pool_info() const;
   Result<Answer> list() const;
   Result<Answer> create_disk(const Call& call) const;
-  Result<Answer> open_vmm(const std::string& id) const;
-  Result<Answer> read_exit(const std::string& id) const;
-  Result<void> require_no_vmm(const std::string& id) const;
+  Result<Answer> open_vmm(const priv::SandboxPermit& sandbox) const;
+  Result<Answer> open_memory(const priv::SandboxPermit& sandbox) const;
+  Result<Answer> read_exit(const priv::SandboxPermit& sandbox) const;
+  Result<Answer> isolation(const priv::SandboxPermit& sandbox) const;
+  Result<void> require_no_vmm(const priv::SandboxPermit& sandbox) const;
 
   priv::Layout layout_;
   priv::Pool pool_;
   priv::Cgroups cgroups_;
-  std::string vmm_program_;
+  std::string bundle_;
+  Settings settings_;
   priv::UidRange uids_;
   std::map<std::string, uid_t> uid_of_;  // sandboxes with a disk, or one in the making
 };

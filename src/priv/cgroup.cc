@@ -96,8 +96,12 @@ Result<Cgroups> Cgroups::find(std::string_view run) {
   return groups;
 }
 
+std::string Cgroups::name_of(const std::string& id) const {
+  return fmt::format("/{}/{}/{}", product, instance_, id);
+}
+
 std::string Cgroups::folder(const Hierarchy& hierarchy, std::string_view id) const {
-  return fmt::format("{}/{}/{}/{}", hierarchy.mount, product, instance_, id);
+  return hierarchy.mount + name_of(std::string(id));
 }
 
 Result<void> Cgroups::make(const std::string& id) const {

@@ -16,6 +16,7 @@ struct Hierarchy {
   std::string mount;                               // where it is mounted
   bool unified;                                    // version 2
   bool memory = false, pids = false, cpu = false;  // the controllers we use it for
+  bool devices = false;                            // version 1 has it; a jail holds no device nodes anyhow
 
   bool operator==(const Hierarchy&) const = default;
 };
@@ -62,6 +63,8 @@ class Cgroups {
   // Moves the calling process to where supervisors live: beside the sandboxes' groups, without limits, and
   // out of whatever group the daemon is in, which may be killed as a whole.
   Result<void> enter_supervisors() const;
+  std::size_t hierarchies() const { return hierarchies_.size(); }
+  std::string name_of(const std::string& id) const;  // as /proc/PID/cgroup shows it
   // Success when there is none; conflict while a process is left in it for a second.
   Result<void> remove(const std::string& id) const;
   Result<std::vector<std::string>> ids() const;  // of the sandboxes that have a group

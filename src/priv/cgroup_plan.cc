@@ -55,6 +55,8 @@ void add_legacy(std::vector<CgroupSetting>& out, const Hierarchy& hierarchy, con
     out.push_back({"cpu.cfs_period_us", fmt::format("{}", cpu_period_us)});
     out.push_back({"cpu.cfs_quota_us", fmt::format("{}", limits.cpu_percent * cpu_period_us / 100)});
   }
+  // Every device it uses arrives opened.
+  if (hierarchy.devices) out.push_back({"devices.deny", "a"});
 }
 
 }  // namespace
@@ -67,6 +69,7 @@ Result<std::vector<Hierarchy>> choose_hierarchies(const std::vector<Mount>& moun
   SPACE_CHECK(find_controller(found, mounts, unified_controllers, "memory", &Hierarchy::memory));
   SPACE_CHECK(find_controller(found, mounts, unified_controllers, "pids", &Hierarchy::pids));
   SPACE_CHECK(find_controller(found, mounts, unified_controllers, "cpu", &Hierarchy::cpu));
+  (void)find_controller(found, mounts, "", "devices", &Hierarchy::devices);
   return found;
 }
 

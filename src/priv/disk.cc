@@ -49,10 +49,11 @@ Result<Disk> find_disk(const Pool& pool, const std::string& id) {
   return Disk{status.st_uid, static_cast<std::uint64_t>(status.st_size) / mib_bytes};
 }
 
-Result<void> create_disk(const Pool& pool, const std::string& id, const std::string& digest,
+Result<void> create_disk(const Pool& pool, const SandboxPermit& sandbox, const TemplatePermit& source,
                          std::uint64_t mib, uid_t uid) {
+  const std::string& id = sandbox.id();
   const std::string unfinished = half_made(id);
-  SPACE_CHECK(clone_template(pool, unfinished, digest));
+  SPACE_CHECK(clone_template(pool, unfinished, source.digest()));
   if (auto adapted = adapt_clone(pool.sandboxes(), unfinished, mib, uid); !adapted) {
     (void)delete_subvolume(pool.sandboxes(), unfinished);  // else the next start removes it
     return adapted;
@@ -62,12 +63,12 @@ Result<void> create_disk(const Pool& pool, const std::string& id, const std::str
   return {};
 }
 
-Result<void> remove_disk(const Pool& pool, const std::string& id) {
-  return delete_subvolume(pool.sandboxes(), id);
+Result<void> remove_disk(const Pool& pool, const SandboxPermit& sandbox) {
+  return delete_subvolume(pool.sandboxes(), sandbox.id());
 }
 
-Result<Fd> open_disk_file(const Pool& pool, const std::string& id, const std::string& name, int flags) {
-  return open_beneath(pool.sandboxes(), id + "/" + name, flags);
+Result<Fd> open_disk_file(const Pool& pool, const SandboxPermit& sandbox, const char* name, int flags) {
+  return open_beneath(pool.sandboxes(), sandbox.id() + "/" + name, flags);
 }
 
 }  // namespace space::priv

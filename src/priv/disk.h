@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/fd.h"
+#include "priv/permit.h"
 #include "priv/pool.h"
 
 namespace space::priv {
@@ -17,13 +18,13 @@ struct Disk {
   std::uint64_t mib;
 };
 
-Result<Disk> find_disk(const Pool& pool, const std::string& id);
+Result<Disk> find_disk(const Pool& pool, const std::string& id);  // looks only, and takes any name
 // Appears whole or not at all. `mib` is at least the template's.
-Result<void> create_disk(const Pool& pool, const std::string& id, const std::string& digest,
+Result<void> create_disk(const Pool& pool, const SandboxPermit& sandbox, const TemplatePermit& source,
                          std::uint64_t mib, uid_t uid);
 // Success when there is none.
-Result<void> remove_disk(const Pool& pool, const std::string& id);
+Result<void> remove_disk(const Pool& pool, const SandboxPermit& sandbox);
 // One of the files that came with the template.
-Result<Fd> open_disk_file(const Pool& pool, const std::string& id, const std::string& name, int flags);
+Result<Fd> open_disk_file(const Pool& pool, const SandboxPermit& sandbox, const char* name, int flags);
 
 }  // namespace space::priv

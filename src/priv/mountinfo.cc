@@ -43,7 +43,8 @@ std::optional<Mount> parse_line(std::string_view line) {
   return Mount{.point = unescape(words[4]),
                .type = std::string(words[dash + 1]),
                .source = unescape(words[dash + 2]),
-               .options = std::string(words[dash + 3])};
+               .options = std::string(words[dash + 3]),
+               .mount_options = std::string(words[5])};
 }
 
 }  // namespace

@@ -10,10 +10,11 @@
 namespace space::priv {
 
 struct Mount {
-  std::string point;    // where it is mounted, unescaped
-  std::string type;     // "btrfs", "cgroup2", …
-  std::string source;   // "/dev/loop0"
-  std::string options;  // of the file system: "rw,memory"
+  std::string point;          // where it is mounted, unescaped
+  std::string type;           // "btrfs", "cgroup2", …
+  std::string source;         // "/dev/loop0"
+  std::string options;        // of the file system: "rw,memory"
+  std::string mount_options;  // of this mount of it: "ro,nosuid"
 };
 
 // Lines that are not as the kernel writes them are left out.

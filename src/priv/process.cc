@@ -75,23 +75,59 @@ bool uid_has_process(uid_t uid) {
   return found;
 }
 
-Result<void> run_program(const std::vector<std::string>& argv) {
+namespace {
+
+// Standard output becomes what `output` is; errors still reach our log.
+Result<pid_t> spawn_program(const std::vector<std::string>& argv, const Fd& output) {
   std::vector<char*> arguments;
   for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   char* environment[] = {nullptr};
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);  // errors still reach our log
+  ::posix_spawn_file_actions_adddup2(&actions, output.get(), 1);
   pid_t pid = 0;
   const int error = ::posix_spawn(&pid, arguments[0], &actions, nullptr, arguments.data(), environment);
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return fail_errno(error, "start " + argv.front());
+  return pid;
+}
+
+Result<void> await_program(pid_t pid, const std::string& name) {
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0)
-    if (errno != EINTR) return fail_errno(errno, "wait for " + argv.front());
-  if (status != 0) return fail(Code::internal, "{} failed with status {}", argv.front(), status);
+    if (errno != EINTR) return fail_errno(errno, "wait for " + name);
+  if (status != 0) return fail(Code::internal, "{} failed with status {}", name, status);
   return {};
+}
+
+}  // namespace
+
+Result<void> run_program(const std::vector<std::string>& argv) {
+  SPACE_TRY(const Fd null, open_fd("/dev/null", O_WRONLY));
+  SPACE_TRY(const pid_t pid, spawn_program(argv, null));
+  return await_program(pid, argv.front());
+}
+
+Result<std::string> program_output(const std::vector<std::string>& argv) {
+  constexpr std::size_t bytes_max = 64 << 10;
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "make a pipe");
+  Fd read(ends[0]), write(ends[1]);
+  SPACE_TRY(const pid_t pid, spawn_program(argv, write));
+  write.reset();
+  std::string text(bytes_max, '\0');
+  std::size_t filled = 0;
+  while (filled < text.size()) {
+    const ssize_t got = ::read(read.get(), text.data() + filled, text.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  read.reset();  // one that writes more ends by SIGPIPE
+  SPACE_CHECK(await_program(pid, argv.front()));
+  text.resize(filled);
+  return text;
 }
 
 void close_all_except(std::vector<int> kept) {

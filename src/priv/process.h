@@ -29,6 +29,8 @@ bool uid_has_process(uid_t uid);
 
 // Runs a program of the system to its end with an empty environment. Blocks.
 Result<void> run_program(const std::vector<std::string>& argv);
+// The same; what it writes to standard output, at most 64 KiB.
+Result<std::string> program_output(const std::vector<std::string>& argv);
 // Closes every descriptor above 2 that is not listed.
 void close_all_except(std::vector<int> kept);
 // Standard input, output and error become /dev/null.

@@ -4,6 +4,7 @@
 #include <linux/if.h>
 #include <linux/if_tun.h>
 #include <linux/magic.h>
+#include <nftables/libnftables.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -11,6 +12,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -75,12 +77,46 @@ Result<void> forbid_own_addresses() {
   return write_all(sysctl->get(), as_bytes("1"));
 }
 
-Result<void> furnish() {
+// Policed, not queued: what is too much is dropped, and no packet of a guest waits in this kernel's memory.
+std::string limit_rules(std::uint64_t mbit_per_s) {
+  const std::uint64_t bytes_per_s = mbit_per_s * 1'000'000 / 8;
+  const std::uint64_t burst_bytes = std::max<std::uint64_t>(bytes_per_s / 10, 256 << 10);
+  std::string rules = "table netdev limits {\n";
+  for (const char* way : {"ingress", "egress"})
+    rules += fmt::format(
+        "chain {0} {{\n type filter hook {0} device {1} priority -300; policy accept;\n"
+        " limit rate over {2} bytes/second burst {3} bytes drop\n}}\n",
+        way, slot_tap, bytes_per_s, burst_bytes);
+  return rules + "}\n";
+}
+
+Result<void> limit_tap(std::uint64_t mbit_per_s) {
+  if (mbit_per_s == 0) return {};
+  nft_ctx* context = ::nft_ctx_new(NFT_CTX_DEFAULT);
+  if (context == nullptr) return fail(Code::internal, "nftables: no memory");
+  ::nft_ctx_buffer_error(context);
+  const int status = ::nft_run_cmd_from_buffer(context, limit_rules(mbit_per_s).c_str());
+  const std::string why = status == 0 ? "" : ::nft_ctx_get_error_buffer(context);
+  ::nft_ctx_free(context);
+  if (status != 0) return fail(Code::internal, "limit the tap: {}", why);
+  return {};
+}
+
+Result<void> furnish(std::uint64_t mbit_per_s) {
   SPACE_CHECK(forbid_own_addresses());
   SPACE_CHECK(bring_up("lo"));
   SPACE_TRY(const Fd tap, attach_tap());
   if (::ioctl(tap.get(), TUNSETPERSIST, 1) != 0) return fail_errno(errno, "keep the tap");
+  SPACE_CHECK(limit_tap(mbit_per_s));
   return bring_up(slot_tap);
+}
+
+Result<void> remove_by_name(const Layout& layout, const std::string& id) {
+  const std::string path = layout.slot(id);
+  if (slot_exists(layout, id) && ::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
+    return fail_errno(errno, "unmount the network namespace");
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove the slot");
+  return {};
 }
 
 }  // namespace
@@ -90,10 +126,11 @@ bool slot_exists(const Layout& layout, const std::string& id) {
   return ::statfs(layout.slot(id).c_str(), &status) == 0 && status.f_type == NSFS_MAGIC;
 }
 
-Result<void> create_slot(const Layout& layout, const std::string& id) {
+Result<void> create_slot(const Layout& layout, const SandboxPermit& sandbox, std::uint64_t mbit_per_s) {
+  const std::string& id = sandbox.id();
   if (slot_exists(layout, id)) return {};
   if (::unshare(CLONE_NEWNET) != 0) return fail_errno(errno, "make a network namespace");
-  SPACE_CHECK(furnish());
+  SPACE_CHECK(furnish(mbit_per_s));
   const std::string path = layout.slot(id);
   SPACE_TRY(const Fd name, open_fd(path, O_RDONLY | O_CREAT | O_NOFOLLOW, 0400));
   // Last, so that a slot that can be seen is complete.
@@ -102,23 +139,19 @@ Result<void> create_slot(const Layout& layout, const std::string& id) {
   return {};
 }
 
-Result<void> remove_slot(const Layout& layout, const std::string& id) {
-  const std::string path = layout.slot(id);
-  if (slot_exists(layout, id) && ::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
-    return fail_errno(errno, "unmount the network namespace");
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove the slot");
-  return {};
+Result<void> remove_slot(const Layout& layout, const SandboxPermit& sandbox) {
+  return remove_by_name(layout, sandbox.id());
 }
 
-Result<Fd> open_tap(const Layout& layout, const std::string& id) {
-  SPACE_TRY(const auto scope, ScopedNamespace::enter(layout.slot(id)));
+Result<Fd> open_tap(const Layout& layout, const SandboxPermit& sandbox) {
+  SPACE_TRY(const auto scope, ScopedNamespace::enter(layout.slot(sandbox.id())));
   return attach_tap();
 }
 
 Result<void> remove_half_made_slots(const Layout& layout) {
   SPACE_TRY(const auto names, names_in(layout.slots()));
   for (const std::string& name : names)
-    if (!slot_exists(layout, name)) SPACE_CHECK(remove_slot(layout, name));
+    if (!slot_exists(layout, name)) SPACE_CHECK(remove_by_name(layout, name));
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,8 +14,11 @@
 #include <csignal>
 
 #include "base/bytes.h"
+#include "priv/bundle.h"
 #include "priv/disk.h"
+#include "priv/folder.h"
 #include "priv/jail.h"
+#include "priv/jail_talk.h"
 #include "priv/slot.h"
 #include "priv/vmm.h"
 
@@ -23,7 +27,6 @@ namespace {
 
 constexpr std::uint64_t mib_bytes = 1 << 20;
 constexpr std::size_t log_bytes_max = 64 << 10;
-constexpr std::size_t failure_bytes_max = 512;
 // What QEMU itself needs beside the guest's memory: under TCG mostly translated code.
 constexpr std::uint64_t overhead_mib_tcg = 384, overhead_mib_kvm = 96;
 constexpr std::uint64_t threads_beside_vcpus = 64;
@@ -35,7 +38,8 @@ constexpr int safe_number = 64;  // above every number a descriptor is moved to
 // Everything the VMM gets, opened by root before any privilege goes.
 struct Materials {
   Disk disk{};
-  Fd program, qmp, channel, tap, disk_file, memory, kernel, initramfs, kvm;
+  Fd program, qmp, channel, tap, disk_file, kvm;
+  JailRoot root;
 };
 
 struct Pipe {
@@ -48,28 +52,26 @@ Result<Pipe> make_pipe() {
   return Pipe{Fd(ends[0]), Fd(ends[1])};
 }
 
-Result<Fd> open_program(const std::string& path) {
-  SPACE_TRY(Fd program, open_fd(path, O_RDONLY));
-  struct stat status{};
-  if (::fstat(program.get(), &status) != 0) return fail_errno(errno, path);
-  if (!S_ISREG(status.st_mode) || status.st_uid != 0 || (status.st_mode & 022) != 0)
-    return fail(Code::permission_denied, "{} must be a program that only root can write", path);
-  return program;
+Result<JailRoot> open_root(const Pool& pool, const VmmLaunch& launch, Fd& program) {
+  SPACE_TRY(const Fd bundle, open_fd(launch.bundle, O_PATH | O_DIRECTORY));
+  SPACE_TRY(program, open_beneath(bundle.get(), bundle_program, O_PATH));
+  SPACE_TRY(const Fd memory, pool.open_zero_memory(launch.machine.memory_mib));
+  SPACE_TRY(const Fd kernel, open_disk_file(pool, launch.sandbox, "vmlinuz", O_RDONLY));
+  SPACE_TRY(const Fd initramfs, open_disk_file(pool, launch.sandbox, "initramfs.img", O_RDONLY));
+  return make_jail_root(bundle, memory, kernel, initramfs);
 }
 
 Result<Materials> gather(const Layout& layout, const Pool& pool, VmmLaunch& launch) {
   Materials out;
-  if (auto disk = find_disk(pool, launch.id); disk)
+  if (auto disk = find_disk(pool, launch.sandbox.id()); disk)
     out.disk = *disk;
   else
     return wrap(disk.error(), "the sandbox has no disk");
-  if (!slot_exists(layout, launch.id)) return fail(Code::not_found, "the sandbox has no network slot");
-  SPACE_TRY(out.program, open_program(launch.program));
-  SPACE_TRY(out.tap, open_tap(layout, launch.id));
-  SPACE_TRY(out.disk_file, open_disk_file(pool, launch.id, "disk.raw", O_RDWR));
-  SPACE_TRY(out.kernel, open_disk_file(pool, launch.id, "vmlinuz", O_RDONLY));
-  SPACE_TRY(out.initramfs, open_disk_file(pool, launch.id, "initramfs.img", O_RDONLY));
-  SPACE_TRY(out.memory, pool.open_zero_memory(launch.machine.memory_mib));
+  if (!slot_exists(layout, launch.sandbox.id()))
+    return fail(Code::not_found, "the sandbox has no network slot");
+  SPACE_TRY(out.tap, open_tap(layout, launch.sandbox));
+  SPACE_TRY(out.disk_file, open_disk_file(pool, launch.sandbox, "disk.raw", O_RDWR));
+  SPACE_TRY(out.root, open_root(pool, launch, out.program));
   if (launch.machine.accelerator == vmm::Accelerator::kvm) {
     SPACE_TRY(out.kvm, open_fd("/dev/kvm", O_RDWR));
   }
@@ -85,8 +87,9 @@ CgroupLimits limits_for(const vmm::MachineSpec& machine) {
           .cpu_percent = machine.vcpus * std::uint64_t{100} + cpu_percent_for_devices};
 }
 
-// Gives each descriptor the number that the command line names; everything else closes at exec.
-Result<void> place_descriptors(const Materials& materials, const Fd& output, vmm::InheritedFds& numbers) {
+// Gives each descriptor the number that the command line names. Returns the number after the last one, which
+// is the program's.
+Result<int> place_descriptors(const Materials& materials, const Fd& output, vmm::InheritedFds& numbers) {
   struct {
     const Fd* fd;
     int* number;
@@ -94,9 +97,6 @@ Result<void> place_descriptors(const Materials& materials, const Fd& output, vmm
                       {&materials.channel, &numbers.channel},
                       {&materials.tap, &numbers.tap},
                       {&materials.disk_file, &numbers.disk},
-                      {&materials.memory, &numbers.memory_base},
-                      {&materials.kernel, &numbers.kernel},
-                      {&materials.initramfs, &numbers.initramfs},
                       {&materials.kvm, &numbers.kvm}};
   int next = first_inherited;
   for (const auto& [fd, number] : wanted) {
@@ -107,9 +107,8 @@ Result<void> place_descriptors(const Materials& materials, const Fd& output, vmm
   SPACE_TRY(const Fd null, open_fd("/dev/null", O_RDONLY));
   if (::dup2(null.get(), 0) < 0 || ::dup2(output.get(), 1) < 0 || ::dup2(output.get(), 2) < 0)
     return fail_errno(errno, "place the standard streams");
-  if (::close_range(static_cast<unsigned>(next), ~0U, CLOSE_RANGE_CLOEXEC) != 0)
-    return fail_errno(errno, "mark descriptors");
-  return {};
+  if (::dup3(materials.program.get(), next, O_CLOEXEC) < 0) return fail_errno(errno, "place the program");
+  return next;
 }
 
 // Moved out of the way first, so that placing one cannot close another.
@@ -119,17 +118,6 @@ Result<void> lift(Fd& fd) {
   if (lifted < 0) return fail_errno(errno, "move a descriptor");
   fd.reset(lifted);
   return {};
-}
-
-Result<void> exec_program(const Fd& program, const vmm::MachineSpec& machine) {
-  std::vector<std::string> words = vmm::command_line(machine);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  char locale[] = "LC_ALL=C";
-  char* environment[] = {locale, nullptr};
-  ::execveat(program.get(), "", arguments.data(), environment, AT_EMPTY_PATH);
-  return fail_errno(errno, "exec");
 }
 
 class Supervisor {
@@ -143,10 +131,8 @@ class Supervisor {
 
  private:
   Result<void> leave_noded();
-  Result<void> fork_vmm(const Materials& materials, Pipe& go, Pipe& failure);
-  [[noreturn]] void run_child(Materials& materials, Pipe& go, Pipe& failure);
-  Result<void> become_vmm(Materials& materials, Pipe& go, Pipe& failure);
-  Result<void> await_exec(Pipe& failure);
+  [[noreturn]] void run_child(Materials& materials, Fd parent);
+  Result<void> become_vmm(Materials& materials, Fd& parent);
   Result<void> shrink();
   bool keep_output();
   VmmExit reap();
@@ -169,65 +155,58 @@ Result<void> Supervisor::leave_noded() {
   return cgroups_.enter_supervisors();
 }
 
-Result<void> Supervisor::become_vmm(Materials& materials, Pipe& go, Pipe& failure) {
-  // Nothing runs before the pid is on record; and nothing at all when the supervisor went before that.
-  char ready = 0;
-  go.write.reset();
-  if (::read(go.read.get(), &ready, 1) != 1) return fail(Code::internal, "the supervisor ended");
+// Does not return on success.
+Result<void> Supervisor::become_vmm(Materials& materials, Fd& parent) {
   for (Fd* fd : {&materials.program, &materials.qmp, &materials.channel, &materials.tap, &materials.disk_file,
-                 &materials.memory, &materials.kernel, &materials.initramfs, &materials.kvm, &output_.write,
-                 &failure.write})
+                 &materials.kvm, &materials.root.bundle, &materials.root.memory, &materials.root.kernel,
+                 &materials.root.initramfs, &output_.write, &parent})
     SPACE_CHECK(lift(*fd));
+  SPACE_TRY(const int program, place_descriptors(materials, output_.write, launch_.machine.fds));
   const JailSpec jail{.cgroups = &cgroups_,
-                      .id = launch_.id,
+                      .id = launch_.sandbox.id(),
                       .uid = materials.disk.uid,
                       .processes_max = threads_beside_vcpus + launch_.machine.vcpus,
-                      .file_bytes_max = (materials.disk.mib + file_mib_beyond_disk) * mib_bytes};
-  SPACE_CHECK(place_descriptors(materials, output_.write, launch_.machine.fds));
-  SPACE_CHECK(enter_jail(jail));
-  return exec_program(materials.program, launch_.machine);
+                      .file_bytes_max = (materials.disk.mib + file_mib_beyond_disk) * mib_bytes,
+                      .root = &materials.root,
+                      .scratch = layout_.slots(),
+                      .inherited_end = program,
+                      .parent = parent.get()};
+  return std::unexpected(enter_jail_and_exec(jail, launch_.may_miss, vmm::command_line(launch_.machine)));
 }
 
-void Supervisor::run_child(Materials& materials, Pipe& go, Pipe& failure) {
-  const auto failed = become_vmm(materials, go, failure);
-  const std::string_view why = failed ? "exec returned" : std::string_view(failed.error().message);
-  (void)!::write(failure.write.get(), why.data(), std::min(why.size(), failure_bytes_max));
+void Supervisor::run_child(Materials& materials, Fd parent) {
+  if (const auto failed = become_vmm(materials, parent); !failed) tell_failure(parent.get(), failed.error());
   ::_exit(127);
 }
 
-// Reads until exec closes the pipe, or the reason why there was none.
-Result<void> Supervisor::await_exec(Pipe& failure) {
-  failure.write.reset();
-  std::array<char, failure_bytes_max> text{};
-  ssize_t got = 0;
-  do got = ::read(failure.read.get(), text.data(), text.size());
-  while (got < 0 && errno == EINTR);
-  if (got == 0) return {};
-  return fail(Code::internal, "{}",
-              std::string_view(text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))));
-}
-
 Result<VmmHandle> Supervisor::start() {
+  const std::string& id = launch_.sandbox.id();
   SPACE_CHECK(leave_noded());
   SPACE_TRY(Materials materials, gather(layout_, pool_, launch_));
-  SPACE_TRY(lock_, begin_vmm_record(layout_, launch_.id));
+  SPACE_TRY(lock_, begin_vmm_record(layout_, id));
   recorded_ = true;
-  SPACE_TRY(log_, create_vmm_log(layout_, launch_.id));
-  SPACE_CHECK(cgroups_.remove(launch_.id));
-  SPACE_CHECK(cgroups_.create(launch_.id, limits_for(launch_.machine)));
+  SPACE_TRY(log_, create_vmm_log(layout_, id));
+  SPACE_CHECK(cgroups_.remove(id));
+  SPACE_CHECK(cgroups_.create(id, limits_for(launch_.machine)));
   SPACE_TRY(output_, make_pipe());
   if (::fcntl(output_.read.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "set up the output");
-  SPACE_TRY(Pipe go, make_pipe());
-  SPACE_TRY(Pipe failure, make_pipe());
-  const pid_t pid = ::fork();
-  if (pid < 0) return fail_errno(errno, "fork");
-  if (pid == 0) run_child(materials, go, failure);
-  vmm_.pid = pid;
+  int talk[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) != 0)
+    return fail_errno(errno, "make a socket pair");
+  Fd mine(talk[0]), childs(talk[1]);
+  SPACE_TRY(const pid_t pid, fork_into_jail());
+  if (pid == 0) {
+    mine.reset();
+    run_child(materials, std::move(childs));
+  }
+  childs.reset();
   output_.write.reset();
+  vmm_.pid = pid;
   SPACE_TRY(vmm_, process_id(pid));
-  SPACE_CHECK(record_vmm_process(layout_, launch_.id, vmm_));
-  if (::write(go.write.get(), "", 1) != 1) return fail_errno(errno, "release the VMM");
-  SPACE_CHECK(await_exec(failure));
+  // Nothing of it runs before it is on record; and nothing at all when this process goes before that.
+  SPACE_CHECK(record_vmm_process(layout_, id, vmm_));
+  SPACE_TRY(const Worn worn, oversee_jail(mine.get(), pid, materials.disk.uid));
+  SPACE_CHECK(record_vmm_jail(layout_, id, worn));
   SPACE_TRY(pidfd_, open_pidfd(vmm_));
   SPACE_TRY(Fd handle, open_pidfd(vmm_));
   return VmmHandle{std::move(handle), vmm_};
@@ -240,14 +219,14 @@ void Supervisor::abandon() {
     ::waitpid(vmm_.pid, nullptr, 0);
   }
   if (!recorded_) return;
-  (void)cgroups_.remove(launch_.id);
-  (void)remove_vmm_record(layout_, launch_.id);
+  (void)cgroups_.remove(launch_.sandbox.id());
+  (void)remove_vmm_record(layout_, launch_.sandbox.id());
 }
 
 Result<void> Supervisor::shrink() {
   SPACE_CHECK(detach_standard_streams());
   close_all_except({lock_.get(), log_.get(), output_.read.get(), pidfd_.get()});
-  return keep_capabilities({CAP_KILL});
+  return keep_capabilities(std::uint64_t{1} << CAP_KILL);
 }
 
 // False when nothing is there now. What goes beyond the bound is read and dropped: a full pipe stops QEMU.
@@ -266,7 +245,7 @@ VmmExit Supervisor::reap() {
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(vmm_.pid), &info, WEXITED) != 0 && errno == EINTR) {
   }
-  VmmExit exit{.known = true, .out_of_memory = cgroups_.out_of_memory(launch_.id)};
+  VmmExit exit{.known = true, .out_of_memory = cgroups_.out_of_memory(launch_.sandbox.id())};
   (info.si_code == CLD_EXITED ? exit.status : exit.signal) = info.si_status;
   return exit;
 }
@@ -281,8 +260,8 @@ void Supervisor::watch() {
     if (ready[0].revents != 0) break;
   }
   const VmmExit exit = reap();
-  (void)cgroups_.kill(launch_.id);
-  (void)record_vmm_exit(layout_, launch_.id, exit);
+  (void)cgroups_.kill(launch_.sandbox.id());
+  (void)record_vmm_exit(layout_, launch_.sandbox.id(), exit);
 }
 
 }  // namespace

@@ -84,7 +84,8 @@ Result<void> copy_sparse(int from, int to) {
   return {};
 }
 
-Result<void> import_template(const Layout& layout, const Pool& pool, const std::string& digest) {
+Result<void> import_template(const Layout& layout, const Pool& pool, const TemplatePermit& wanted) {
+  const std::string& digest = wanted.digest();
   if (exists(pool.templates(), digest)) return {};
   SPACE_TRY(const Fd image, open_fd(layout.images(digest), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   const std::string unfinished = half_made(digest);
@@ -102,12 +103,12 @@ Result<void> import_template(const Layout& layout, const Pool& pool, const std::
   return {};
 }
 
-Result<Fd> open_manifest(const Pool& pool, const std::string& digest) {
-  return open_beneath(pool.templates(), digest + "/manifest.json", O_RDONLY);
+Result<Fd> open_manifest(const Pool& pool, const TemplatePermit& wanted) {
+  return open_beneath(pool.templates(), wanted.digest() + "/manifest.json", O_RDONLY);
 }
 
-Result<void> remove_template(const Pool& pool, const std::string& digest) {
-  return delete_subvolume(pool.templates(), digest);
+Result<void> remove_template(const Pool& pool, const TemplatePermit& wanted) {
+  return delete_subvolume(pool.templates(), wanted.digest());
 }
 
 }  // namespace space::priv

@@ -1,10 +1,13 @@
 #include "priv/vmm.h"
 
+#include <fcntl.h>
+
 #include "priv/folder.h"
 
 namespace space::priv {
 
-Result<VmmHandle> open_vmm(const Layout& layout, const std::string& id) {
+Result<VmmHandle> open_vmm(const Layout& layout, const SandboxPermit& sandbox) {
+  const std::string& id = sandbox.id();
   const VmmStatus status = vmm_status(layout, id);
   switch (status.state) {
     case VmmState::none:
@@ -20,7 +23,24 @@ Result<VmmHandle> open_vmm(const Layout& layout, const std::string& id) {
   return VmmHandle{std::move(pidfd), status.process};
 }
 
-Result<VmmExit> read_vmm_exit(const Layout& layout, const std::string& id) {
+Result<void> kill_vmm(const Cgroups& cgroups, const SandboxPermit& sandbox) {
+  return cgroups.kill(sandbox.id());
+}
+
+Result<VmmMemory> open_vmm_memory(const Layout& layout, const SandboxPermit& sandbox) {
+  SPACE_TRY(const VmmHandle vmm, open_vmm(layout, sandbox));
+  const std::string process = fmt::format("/proc/{}", vmm.process.pid);
+  VmmMemory memory;
+  SPACE_TRY(memory.mem, open_fd(process + "/mem", O_RDONLY));
+  SPACE_TRY(memory.maps, open_fd(process + "/maps", O_RDONLY));
+  SPACE_TRY(memory.pagemap, open_fd(process + "/pagemap", O_RDONLY));
+  // The number may have come to mean another process while they were opened, never after.
+  if (!is_alive(vmm.process)) return fail(Code::not_found, "the VMM of {} has ended", sandbox.id());
+  return memory;
+}
+
+Result<VmmExit> read_vmm_exit(const Layout& layout, const SandboxPermit& sandbox) {
+  const std::string& id = sandbox.id();
   const VmmStatus status = vmm_status(layout, id);
   if (status.state == VmmState::exited) return status.exit;
   if (status.state == VmmState::ending)
@@ -28,7 +48,8 @@ Result<VmmExit> read_vmm_exit(const Layout& layout, const std::string& id) {
   return fail(Code::not_found, "the VMM of {} {}", id, status.state == VmmState::none ? "never ran" : "runs");
 }
 
-Result<void> forget_vmm(const Layout& layout, const Cgroups& cgroups, const std::string& id) {
+Result<void> forget_vmm(const Layout& layout, const Cgroups& cgroups, const SandboxPermit& sandbox) {
+  const std::string& id = sandbox.id();
   if (holds_processes(vmm_status(layout, id).state))
     return fail(Code::conflict, "the VMM of {} still runs", id);
   // Whatever it may have left behind under a supervisor that died.

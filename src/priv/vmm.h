@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/fd.h"
 #include "priv/cgroup.h"
 #include "priv/layout.h"
+#include "priv/permit.h"
 #include "priv/pool.h"
 #include "priv/vmm_record.h"
 #include "vmm/command_line.h"
@@ -20,10 +22,11 @@ struct VmmHandle {
 };
 
 struct VmmLaunch {
-  std::string id;
-  vmm::MachineSpec machine;  // its descriptor numbers are chosen by the launch
-  Fd qmp, channel;           // listening sockets
-  std::string program;       // absolute path of QEMU
+  SandboxPermit sandbox;
+  vmm::MachineSpec machine;           // its descriptor numbers are chosen by the launch
+  Fd qmp, channel;                    // listening sockets
+  std::string bundle;                 // folder with QEMU (bundle.h)
+  std::vector<std::string> may_miss;  // layers of the jail without which it may run where the kernel has none
 };
 
 // Becomes the supervisor: call it in a process of its own, and end that process when it returns.
@@ -32,11 +35,18 @@ void launch_vmm(const Layout& layout, const Pool& pool, const Cgroups& cgroups, 
                 const std::function<void(Result<VmmHandle>)>& started);
 
 // A running one. not_found when there is none; unavailable while it begins or ends: ask again.
-Result<VmmHandle> open_vmm(const Layout& layout, const std::string& id);
+Result<VmmHandle> open_vmm(const Layout& layout, const SandboxPermit& sandbox);
+// SIGKILL to everything in its group. Success when there is none.
+Result<void> kill_vmm(const Cgroups& cgroups, const SandboxPermit& sandbox);
+// mem, maps and pagemap of its process in /proc, read only: the reader needs no power of its own.
+struct VmmMemory {
+  Fd mem, maps, pagemap;
+};
+Result<VmmMemory> open_vmm_memory(const Layout& layout, const SandboxPermit& sandbox);
 // not_found while it runs or when it never ran; unavailable in the moment between its end and the record.
-Result<VmmExit> read_vmm_exit(const Layout& layout, const std::string& id);
+Result<VmmExit> read_vmm_exit(const Layout& layout, const SandboxPermit& sandbox);
 // Removes group and record. conflict while it runs, success when there is none.
-Result<void> forget_vmm(const Layout& layout, const Cgroups& cgroups, const std::string& id);
+Result<void> forget_vmm(const Layout& layout, const Cgroups& cgroups, const SandboxPermit& sandbox);
 // Ends what a crash in the middle of a launch left running unrecorded.
 Result<void> remove_half_made_vmms(const Layout& layout, const Cgroups& cgroups);
 

@@ -94,16 +94,31 @@ Result<Fd> create_vmm_log(const Layout& layout, const std::string& id) {
   return open_fd(layout.vmm(id) + "/log", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
 }
 
-Result<void> record_vmm_process(const Layout& layout, const std::string& id, const ProcessId& process) {
-  // Whole or not at all, but not forced to the disk: a process does not outlive the machine's memory.
-  const std::string path = layout.vmm(id) + "/pid";
+namespace {
+
+// Whole or not at all, but not forced to the disk: a process does not outlive the machine's memory.
+Result<void> write_record(const std::string& path, const std::string& text) {
   {
     SPACE_TRY(const Fd file, open_fd(path + ".new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
-    SPACE_CHECK(write_all(file.get(), as_bytes(to_text(process))));
+    SPACE_CHECK(write_all(file.get(), as_bytes(text)));
   }
-  if (::rename((path + ".new").c_str(), path.c_str()) != 0)
-    return fail_errno(errno, "record the VMM's process");
+  if (::rename((path + ".new").c_str(), path.c_str()) != 0) return fail_errno(errno, "write " + path);
   return {};
+}
+
+}  // namespace
+
+Result<void> record_vmm_process(const Layout& layout, const std::string& id, const ProcessId& process) {
+  return write_record(layout.vmm(id) + "/pid", to_text(process));
+}
+
+Result<void> record_vmm_jail(const Layout& layout, const std::string& id, const Worn& worn) {
+  return write_record(layout.vmm(id) + "/jail", to_text(worn));
+}
+
+Result<Worn> read_vmm_jail(const Layout& layout, const std::string& id) {
+  SPACE_TRY(const std::string text, read_file(layout.vmm(id) + "/jail", record_bytes_max));
+  return parse_worn(text);
 }
 
 Result<void> record_vmm_exit(const Layout& layout, const std::string& id, const VmmExit& exit) {
@@ -113,7 +128,7 @@ Result<void> record_vmm_exit(const Layout& layout, const std::string& id, const 
 Result<void> remove_vmm_record(const Layout& layout, const std::string& id) {
   const std::string folder = layout.vmm(id);
   // "lock" goes last but one: without it the record reads as exited, never as running.
-  for (const char* name : {"log", "pid.new", "pid", "exit.new", "exit", "lock"})
+  for (const char* name : {"log", "jail.new", "jail", "pid.new", "pid", "exit.new", "exit", "lock"})
     if (::unlink((folder + "/" + name).c_str()) != 0 && errno != ENOENT)
       return fail_errno(errno, fmt::format("remove {} of the VMM's record", name));
   if (::rmdir(folder.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove the VMM's record");

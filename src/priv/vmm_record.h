@@ -1,12 +1,14 @@
 // What is known of a sandbox's VMM process, kept in the files of <run>/noded/vm/<id>/:
 //   lock   held by the supervisor as long as it lives (an open-file-description lock: it ends with it)
 //   pid    "PID START_TICKS", from before its first instruction    exit   how it ended    log   its output
+//   jail   what of it showed from inside only
 // Nothing of it is in noded's memory: a restarted noded reads the same truth.
 #pragma once
 
 #include <string>
 
 #include "base/fd.h"
+#include "priv/jail.h"
 #include "priv/layout.h"
 #include "priv/process.h"
 
@@ -44,6 +46,8 @@ inline bool holds_processes(VmmState state) {
 Result<Fd> begin_vmm_record(const Layout& layout, const std::string& id);
 Result<Fd> create_vmm_log(const Layout& layout, const std::string& id);
 Result<void> record_vmm_process(const Layout& layout, const std::string& id, const ProcessId& process);
+Result<void> record_vmm_jail(const Layout& layout, const std::string& id, const Worn& worn);
+Result<Worn> read_vmm_jail(const Layout& layout, const std::string& id);
 Result<void> record_vmm_exit(const Layout& layout, const std::string& id, const VmmExit& exit);
 Result<void> remove_vmm_record(const Layout& layout, const std::string& id);
 

@@ -64,11 +64,11 @@ void add_machine(Arguments& out, const MachineSpec& spec) {
 void add_memory_and_boot(Arguments& out, const MachineSpec& spec) {
   out.add("-m", fmt::format("{}M", spec.memory_mib));
   // A private mapping of a file opened read-only: the guest writes its own copy, never the file.
-  out.add("-object", fmt::format("memory-backend-file,id=ram0,size={}M,mem-path=/proc/self/fd/{},"
+  out.add("-object", fmt::format("memory-backend-file,id=ram0,size={}M,mem-path={},"
                                  "share=off,readonly=on,rom=off",
-                                 spec.memory_mib, spec.fds.memory_base));
-  out.add("-kernel", fmt::format("/proc/self/fd/{}", spec.fds.kernel));
-  out.add("-initrd", fmt::format("/proc/self/fd/{}", spec.fds.initramfs));
+                                 spec.memory_mib, spec.files.memory_base));
+  out.add("-kernel", spec.files.kernel);
+  out.add("-initrd", spec.files.initramfs);
   out.add("-append", kernel_arguments(spec));
 }
 
@@ -83,12 +83,24 @@ void add_channels(Arguments& out, const InheritedFds& fds) {
   out.add("-serial", "chardev:console");
 }
 
-void add_devices(Arguments& out, const InheritedFds& fds) {
+// A guest that writes without end leaves the host's disk to the others.
+void add_disk_limits(Arguments& out, const DiskLimits& limits) {
+  std::string group = "throttle-group,id=disk-limits";
+  if (limits.mib_per_s != 0) group += fmt::format(",x-bps-total={}", std::uint64_t{limits.mib_per_s} << 20);
+  if (limits.operations_per_s != 0) group += fmt::format(",x-iops-total={}", limits.operations_per_s);
+  out.add("-object", std::move(group));
+  out.add("-blockdev",
+          "driver=throttle,node-name=disk,throttle-group=disk-limits,file=disk-raw,discard=unmap");
+}
+
+void add_devices(Arguments& out, const MachineSpec& spec) {
+  const InheritedFds& fds = spec.fds;
   out.add("-add-fd", fmt::format("fd={},set={}", fds.disk, disk_fdset));
   out.add("-blockdev", fmt::format("driver=file,node-name=disk-file,filename=/dev/fdset/{},aio=threads,"
                                    "locking=off,auto-read-only=off,discard=unmap",
                                    disk_fdset));
-  out.add("-blockdev", "driver=raw,node-name=disk,file=disk-file,discard=unmap");
+  out.add("-blockdev", "driver=raw,node-name=disk-raw,file=disk-file,discard=unmap");
+  add_disk_limits(out, spec.disk_limits);
   out.add("-device", "virtio-blk-device,drive=disk");
   out.add("-netdev", fmt::format("tap,id=net,fd={},vhost=off", fds.tap));
   out.add("-device", "virtio-net-device,netdev=net,mac=02:53:50:41:43:45");
@@ -104,7 +116,7 @@ std::vector<std::string> command_line(const MachineSpec& spec) {
   add_machine(out, spec);
   add_memory_and_boot(out, spec);
   add_channels(out, spec.fds);
-  add_devices(out, spec.fds);
+  add_devices(out, spec);
   return out.take();
 }
 

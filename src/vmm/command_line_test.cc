@@ -16,8 +16,8 @@ MachineSpec spec_of(Accelerator accelerator) {
   spec.memory_mib = 1024;
   spec.accelerator = accelerator;
   spec.tsc_khz = 2596132;
-  spec.fds = {
-      .qmp = 3, .channel = 4, .tap = 5, .disk = 6, .memory_base = 7, .kernel = 8, .initramfs = 9, .kvm = 10};
+  spec.disk_limits = {.mib_per_s = 100, .operations_per_s = 5000};
+  spec.fds = {.qmp = 3, .channel = 4, .tap = 5, .disk = 6, .kvm = 7};
   return spec;
 }
 
@@ -46,11 +46,11 @@ max,-erms,-fsrm
 -m
 1024M
 -object
-memory-backend-file,id=ram0,size=1024M,mem-path=/proc/self/fd/7,share=off,readonly=on,rom=off
+memory-backend-file,id=ram0,size=1024M,mem-path=/memory,share=off,readonly=on,rom=off
 -kernel
-/proc/self/fd/8
+/kernel
 -initrd
-/proc/self/fd/9
+/initramfs
 -append
 console=ttyS0 quiet panic=-1 reboot=t pci=off cryptomgr.notests no_timer_check tsc=reliable tsc_early_khz=2596132
 -chardev
@@ -72,7 +72,11 @@ fd=6,set=1
 -blockdev
 driver=file,node-name=disk-file,filename=/dev/fdset/1,aio=threads,locking=off,auto-read-only=off,discard=unmap
 -blockdev
-driver=raw,node-name=disk,file=disk-file,discard=unmap
+driver=raw,node-name=disk-raw,file=disk-file,discard=unmap
+-object
+throttle-group,id=disk-limits,x-bps-total=104857600,x-iops-total=5000
+-blockdev
+driver=throttle,node-name=disk,throttle-group=disk-limits,file=disk-raw,discard=unmap
 -device
 virtio-blk-device,drive=disk
 -netdev
@@ -93,7 +97,7 @@ TEST(CommandLine, UnderKvmDiffersInAcceleratorCpuAndTimerOnly) {
     expected.replace(at, from.size(), to);
   };
   replace("-accel\ntcg,thread=multi,tb-size=32\n-cpu\nmax,-erms,-fsrm\n",
-          "-add-fd\nfd=10,set=2\n-accel\nkvm,device=/dev/fdset/2\n-cpu\nhost\n");
+          "-add-fd\nfd=7,set=2\n-accel\nkvm,device=/dev/fdset/2\n-cpu\nhost\n");
   replace(" no_timer_check tsc=reliable tsc_early_khz=2596132", "");
   EXPECT_EQ(joined(spec_of(Accelerator::kvm)), expected);
 }

@@ -128,13 +128,9 @@ void BareVm::become_qemu() {
   spec.vcpus = shape_.vcpus;
   spec.memory_mib = shape_.memory_mib;
   spec.tsc_khz = tsc_khz_;
-  spec.fds = {.qmp = qmp_.get(),
-              .channel = channel_.get(),
-              .tap = tap,
-              .disk = disk_.get(),
-              .memory_base = memory_.get(),
-              .kernel = kernel_.get(),
-              .initramfs = initramfs_.get()};
+  spec.fds = {.qmp = qmp_.get(), .channel = channel_.get(), .tap = tap, .disk = disk_.get()};
+  const auto opened = [](const Fd& fd) { return fmt::format("/proc/self/fd/{}", fd.get()); };
+  spec.files = {opened(memory_), opened(kernel_), opened(initramfs_)};
   std::vector<std::string> words = vmm::command_line(spec);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
