@@ -2,8 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <linux/netlink.h>
-#include <net/ethernet.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -15,7 +13,6 @@
 #include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -23,7 +20,9 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "base/fd.h"
@@ -163,14 +162,28 @@ std::string outcome_of(const Attack& attack, const std::function<Result<void>()>
   return error == 0 ? "succeeded" : name_of_error(error);
 }
 
+Targets::Targets() {
+  char pattern[] = "/tmp/space-targets-XXXXXX";
+  folder = ::mkdtemp(pattern);
+  secret = folder + "/secret";
+  for (const std::string& path : {secret, folder + "/victim"})
+    Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+}
+
+Targets::~Targets() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+}
+
 std::vector<Attack> attacks_on_files(const Targets& targets) {
+  const std::string victim = targets.folder + "/victim";
   return {
       open_attack("read a secret", targets.secret, O_RDONLY),
       open_attack("overwrite a secret", targets.secret, O_WRONLY),
       open_attack("make a file", targets.folder + "/planted", O_WRONLY | O_CREAT),
       open_attack("list a folder", targets.folder, O_RDONLY | O_DIRECTORY),
       open_attack("read the users", "/etc/passwd", O_RDONLY),
-      {"remove a file", {}, [=] { return checked(::unlink((targets.folder + "/victim").c_str())); }},
+      {"remove a file", {}, [=] { return checked(::unlink(victim.c_str())); }},
   };
 }
 
@@ -180,6 +193,7 @@ std::vector<Attack> attacks_by_system_call(const Targets& targets) {
       {"execute a program", {}, execute},
       {"fork", {}, [] { return fork_by(SYS_fork, 0); }},
       {"clone a process", {}, [] { return fork_by(SYS_clone, SIGCHLD); }},
+      {"clone a process, version 3", {}, clone3_child},
       {"be traced", {}, [] { return checked(::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr)); }},
       {"read a process's memory", {}, read_own_memory},
       {"mount", enter_mounts,

@@ -20,8 +20,11 @@ struct Attack {
 // signal's name, or an errno's ("EACCES"). `confine` may be empty.
 std::string outcome_of(const Attack& attack, const std::function<Result<void>()>& confine);
 
-// Files to aim at: a secret nobody but its owner should see, in a folder that is no daemon's.
+// Files to aim at, in a folder that is no daemon's.
 struct Targets {
+  Targets();
+  Targets(const Targets&) = delete;
+  ~Targets();
   std::string folder;
   std::string secret;
 };
