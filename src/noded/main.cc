@@ -11,6 +11,7 @@
 
 #include "base/deadline.h"
 #include "base/log.h"
+#include "noded/confinement.h"
 #include "noded/options.h"
 #include "noded/server.h"
 #include "noded/unmount.h"
@@ -73,6 +74,7 @@ Result<void> serve(const Options& options) {
   SPACE_TRY(Verbs verbs, Verbs::open(options.layout, options.settings));
   SPACE_TRY(Fd listener, listen_seqpacket(options.layout.socket(), group_of(options.clients.begin()->first),
                                           socket_mode(options)));
+  SPACE_CHECK(confine_noded());
   log::info("serving", {{"run", options.layout.run}, {"clients", options.clients.size()}});
   Server server(std::move(listener), std::move(signals), options.clients, verbs);
   SPACE_CHECK(server.run());

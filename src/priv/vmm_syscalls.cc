@@ -42,7 +42,9 @@ constexpr int allowed[] = {
     SCMP_SYS(clock_nanosleep), SCMP_SYS(clock_getres), SCMP_SYS(nanosleep), SCMP_SYS(gettimeofday),
     SCMP_SYS(time), SCMP_SYS(getrandom), SCMP_SYS(restart_syscall), SCMP_SYS(rt_sigaction),
     SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigpending), SCMP_SYS(rt_sigtimedwait),
-    SCMP_SYS(sigaltstack), SCMP_SYS(exit), SCMP_SYS(exit_group),
+    SCMP_SYS(sigaltstack),
+    SCMP_SYS(tgkill) /* its own threads: in its namespace of processes there is nobody else */,
+    SCMP_SYS(exit), SCMP_SYS(exit_group),
     // what it may know of itself
     SCMP_SYS(gettid), SCMP_SYS(getpid), SCMP_SYS(getppid), SCMP_SYS(getuid), SCMP_SYS(geteuid),
     SCMP_SYS(getgid), SCMP_SYS(getegid), SCMP_SYS(getrusage), SCMP_SYS(sysinfo), SCMP_SYS(uname),
@@ -96,14 +98,11 @@ Result<void> allow_limits(SyscallFilter& filter) {
   return filter.allow(SCMP_SYS(prlimit64), {{2, ~std::uint64_t{0}, 0}});
 }
 
-// tgkill is how a thread asks another to stop: within this process. In its namespace of processes it is the
-// only one, so that no argument needs to be looked at.
-Result<void> allow_signals(SyscallFilter& filter) {
-  constexpr int calls[] = {SCMP_SYS(tgkill)};
-  return filter.allow(calls);
-}
-
 }  // namespace
+
+std::span<const int> plain_vmm_system_calls() {
+  return allowed;
+}
 
 Result<void> allow_vmm_system_calls(int program) {
   SPACE_TRY(SyscallFilter filter, SyscallFilter::make(confine::Otherwise::kill));
@@ -115,7 +114,6 @@ Result<void> allow_vmm_system_calls(int program) {
   SPACE_CHECK(allow_prctl(filter));
   SPACE_CHECK(allow_ioctl(filter));
   SPACE_CHECK(allow_limits(filter));
-  SPACE_CHECK(allow_signals(filter));
   SPACE_CHECK(filter.allow(SCMP_SYS(execveat), {{0, low_half, static_cast<std::uint64_t>(program)},
                                                 {4, low_half, AT_EMPTY_PATH}}));
   return filter.load();
