@@ -34,6 +34,14 @@ TEST_F(ConfigFileTest, SaysLineAndKey) {
     put("/c.toml", wrong);
     EXPECT_NE(read_config_file(root_ + "/c.toml").error().message.find("line 1"), std::string::npos) << wrong;
   }
+  EXPECT_FALSE(read_config_file(root_ + "/none")->allow_tcg_multitenant);
+  put("/c.toml", "allow_tcg_multitenant = true\n");
+  EXPECT_TRUE(read_config_file(root_ + "/c.toml")->allow_tcg_multitenant);
+  for (const char* wrong : {"1", "\"true\"", "[]"}) {
+    put("/c.toml", std::string("allow_tcg_multitenant = ") + wrong + "\n");
+    EXPECT_NE(read_config_file(root_ + "/c.toml").error().message.find("true or false"), std::string::npos)
+        << wrong;
+  }
   put("/c.toml", "state = \"/a\"\nstat = 1\n");
   EXPECT_NE(read_config_file(root_ + "/c.toml").error().message.find("line 2: unknown setting 'stat'"),
             std::string::npos);

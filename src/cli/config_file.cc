@@ -24,13 +24,22 @@ Result<ConfigFile> parse_config(std::string_view text, const std::string& path) 
                     node.source().begin.line, key.str());
       continue;
     }
+    if (key == "allow_tcg_multitenant") {
+      const auto value = node.value_exact<bool>();
+      if (!value)
+        return fail(Code::invalid_argument, "{} line {}: '{}' must be true or false", path,
+                    node.source().begin.line, key.str());
+      config.allow_tcg_multitenant = *value;
+      continue;
+    }
     std::string* target = key == "state"    ? &config.state
                           : key == "run"    ? &config.run
                           : key == "listen" ? &config.listen
                                             : nullptr;
     if (target == nullptr)
       return fail(Code::invalid_argument,
-                  "{} line {}: unknown setting '{}' (known: state, run, listen, pool_mib, memory_limit_mib)",
+                  "{} line {}: unknown setting '{}' (known: state, run, listen, pool_mib, memory_limit_mib, "
+                  "allow_tcg_multitenant)",
                   path, node.source().begin.line, key.str());
     if (!node.is_string())
       return fail(Code::invalid_argument, "{} line {}: '{}' must be a string", path, node.source().begin.line,

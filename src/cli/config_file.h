@@ -16,6 +16,7 @@ struct ConfigFile {
   std::string listen;  // "127.0.0.1:3000"
   std::optional<std::int64_t> pool_mib;
   std::optional<std::int64_t> memory_limit_mib;
+  bool allow_tcg_multitenant = false;
 };
 
 // A missing file is an empty configuration; an unknown key or a wrong type is an error with its line.

@@ -170,6 +170,54 @@ std::vector<Row> software_rows() {
   };
 }
 
+std::vector<Row> hardening_rows() {
+  const auto sysctl = [](const char* name, const char* check, const char* path, const char* value) {
+    return Row{name, check, warn, std::string("is ") + value, [=](auto& m, auto&) {
+                 m.content(std::string("/proc/sys/") + path) = std::string(value) + "\n";
+               }};
+  };
+  const std::string dpkg = "/usr/bin/dpkg-query -W -f=${Version} qemu-system-x86";
+  return {
+      {"KSM merges pages", "KSM", broken, "is 1",
+       [](auto& m, auto&) { m.content("/sys/kernel/mm/ksm/run") = "1\n"; }},
+      {"swap on a partition", "swap", warn, "/dev/vda2",
+       [](auto& m, auto&) { m.content("/proc/swaps") += "/dev/vda2 partition 1000 0 -2\n"; }},
+      {"swap on a volume that is not encrypted", "swap", warn, "/dev/dm-0",
+       [](auto& m, auto&) {
+         m.content("/proc/swaps") += "/dev/dm-0 partition 1000 0 -2\n";
+         m.put("/sys/block/dm-0/dm/uuid", "LVM-abc\n");
+       }},
+      {"threads share cores", "SMT", warn, "two threads",
+       [](auto& m, auto&) { m.content("/sys/devices/system/cpu/smt/active") = "1\n"; }},
+      sysctl("BPF for all", "unprivileged BPF", "kernel/unprivileged_bpf_disabled", "0"),
+      sysctl("userfaultfd for all", "userfaultfd", "vm/unprivileged_userfaultfd", "1"),
+      sysctl("io_uring for all", "io_uring", "kernel/io_uring_disabled", "0"),
+      sysctl("addresses for all", "kernel addresses", "kernel/kptr_restrict", "0"),
+      sysctl("dmesg for all", "kernel log", "kernel/dmesg_restrict", "0"),
+      sysctl("ptrace within a uid", "ptrace", "kernel/yama/ptrace_scope", "0"),
+      {"a CPU flaw without mitigation", "CPU flaws", warn, "vulnerable: meltdown",
+       [](auto& m, auto&) {
+         m.content("/sys/devices/system/cpu/vulnerabilities/meltdown") = "Vulnerable; PTI disabled\n";
+       }},
+      {"a CPU flaw under KVM only", "CPU flaws", warn, "vulnerable: itlb_multihit",
+       [](auto& m, auto&) {
+         m.put("/sys/devices/system/cpu/vulnerabilities/itlb_multihit", "KVM: Vulnerable\n");
+       }},
+      {"QEMU before 10.0", "QEMU fixes", warn, "1:8.2.2",
+       [=](auto& m, auto&) { m.outputs[dpkg] = "1:8.2.2+ds-1"; }},
+      {"QEMU before 10.0 and not of Debian", "QEMU fixes", warn, "9.2.0 is older",
+       [=](auto& m, auto&) {
+         m.outputs.erase(dpkg);
+         m.outputs[qemu + " --version"] = "QEMU emulator version 9.2.0\n";
+       }},
+      {"no Landlock", "Landlock", warn, "none", [](auto& m, auto&) { m.abi = 0; }},
+      {"no user namespaces", "user namespaces", warn, "none",
+       [](auto& m, auto&) { m.remove("/proc/self/ns/user"); }},
+      {"user namespaces forbidden", "user namespaces", warn, "at most 0",
+       [](auto& m, auto&) { m.content("/proc/sys/user/max_user_namespaces") = "0\n"; }},
+  };
+}
+
 std::vector<Row> folder_rows() {
   const std::string state = "/var/lib/space", run = "/run/space";
   return {
@@ -316,8 +364,8 @@ TEST_P(BrokenSetUp, IsFoundExplainedAndNothingElse) {
 
 std::vector<Row> all_rows() {
   std::vector<Row> rows;
-  for (const auto& part :
-       {kernel_rows(), resource_rows(), software_rows(), folder_rows(), pool_rows(), daemon_rows()})
+  for (const auto& part : {kernel_rows(), resource_rows(), software_rows(), hardening_rows(), folder_rows(),
+                           pool_rows(), daemon_rows()})
     rows.insert(rows.end(), part.begin(), part.end());
   return rows;
 }
@@ -363,6 +411,37 @@ TEST(Doctor, AModuleThatCanBeLoadedIsAsGoodAsOneThatIs) {
   machine.put("/lib/modules/6.1.0-28-amd64/modules.dep",
               "kernel/fs/btrfs/btrfs.ko: kernel/lib/raid6_pq.ko\n");
   EXPECT_EQ(names_of(not_good(examine(machine, installation()))), "");
+}
+
+TEST(Doctor, WhatAKernelLacksNeedsNoHardening) {
+  FakeMachine machine;
+  for (const char* path :
+       {"/sys/kernel/mm/ksm", "/proc/swaps", "/sys/devices/system/cpu/smt", "/proc/sys/kernel/yama",
+        "/proc/sys/kernel/io_uring_disabled", "/proc/sys/kernel/unprivileged_bpf_disabled",
+        "/proc/sys/vm/unprivileged_userfaultfd", "/sys/devices/system/cpu/vulnerabilities"})
+    machine.remove(path);
+  EXPECT_EQ(names_of(not_good(examine(machine, installation()))), "");
+}
+
+TEST(Doctor, EncryptedSwapAndSwapInMemoryAreGood) {
+  FakeMachine machine;
+  machine.content("/proc/swaps") += "/dev/dm-1 partition 1000 0 -2\n/dev/zram0 partition 1000 0 100\n";
+  machine.put("/sys/block/dm-1/dm/uuid", "CRYPT-PLAIN-swap\n");
+  EXPECT_EQ(names_of(not_good(examine(machine, installation()))), "");
+}
+
+TEST(Doctor, AnOldQemuIsSaidToLackWhatCameLater) {
+  FakeMachine machine;
+  const auto means = [&](const char* version) {
+    machine.outputs["/usr/bin/dpkg-query -W -f=${Version} qemu-system-x86"] = version;
+    const auto found = not_good(examine(machine, installation()));
+    return found.empty() ? "" : found.front().means;
+  };
+  EXPECT_THAT(means("1:8.2.2+ds-1"), HasSubstr("CVE-2024-3446"));
+  EXPECT_THAT(means("1:8.2.2+ds-1"), testing::Not(HasSubstr("CVE-2023-6693")));
+  EXPECT_THAT(means("1:9.2.0+ds-1"), HasSubstr("made for 10.0"));
+  EXPECT_EQ(means("1:10.0.0~rc1+ds-2"), "");
+  EXPECT_EQ(means("1:11.0.0+ds-1"), "");
 }
 
 TEST(Doctor, HybridControlGroupsAreGood) {

@@ -1,4 +1,5 @@
-// space logs, top: their flags and help.
+// space logs, top, isolation: their flags and help.
+#include "cli/isolation_command.h"
 #include "cli/logs_command.h"
 #include "cli/program.h"
 #include "cli/top_command.h"
@@ -41,11 +42,26 @@ void add_top(Program& program) {
   program.on_call(command, options, command_top);
 }
 
+void add_isolation(Program& program) {
+  CLI::App* command = program.app.add_subcommand(
+      "isolation", "What holds a sandbox, layer by layer, as its node's kernel says");
+  const auto sandbox = std::make_shared<std::string>();
+  add_sandbox_id(command, *sandbox);
+  command->footer(
+      "ok: the layer stands. n/a: the node's kernel has none. OFF: it should stand and does not; then the\n"
+      "exit code is 1.\n\n"
+      "Examples:\n"
+      "  space isolation ID\n"
+      "  space isolation ID --json | jq -r '.layers[] | select(.state != \"active\") | .name'");
+  program.on_call(command, sandbox, command_isolation);
+}
+
 }  // namespace
 
 void add_observation(Program& program) {
   add_logs(program);
   add_top(program);
+  add_isolation(program);
 }
 
 }  // namespace space::cli

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/isolation_command.h"
 #include "cli/logs_command.h"
 #include "cli/top_command.h"
 
@@ -44,6 +45,53 @@ TEST(Logs, SinceIsAnAgeOrATime) {
   EXPECT_EQ(since_ms("2023-11-14T22:13:20Z", now), 1'700'000'000'000);
   for (const char* wrong : {"", "5", "m", "-5m", "5w", "yesterday", "99999999999999999999s", "5 m"})
     EXPECT_FALSE(since_ms(wrong, now)) << wrong;
+}
+
+TEST(Isolation, TheSummaryThenALineALayer) {
+  const std::string layers =
+      R"("layers":[{"name":"user namespace","state":"unavailable","detail":"not allowed here"},)"
+      R"({"name":"seccomp","state":"active","detail":"2 filters"},{"name":"landlock","state":"off","detail":""}]})";
+  const std::vector<std::string> expected = {"n/a  user namespace  not allowed here",
+                                             "ok   seccomp         2 filters", "OFF  landlock"};
+  auto lines = isolation_lines(
+      object(R"json({"summary":"hardware isolation: yes (KVM)","hardwareIsolation":true,)json" + layers));
+  EXPECT_EQ(lines.front(), "hardware isolation: yes (KVM)");
+  lines.erase(lines.begin());
+  EXPECT_EQ(lines, expected);
+
+  lines = isolation_lines(
+      object(R"json({"summary":"hardware isolation: NO (TCG)","hardwareIsolation":false,)json" + layers));
+  EXPECT_EQ(lines.front(), "hardware isolation: NO (TCG)");
+  EXPECT_EQ(lines.size(), expected.size() + 2);
+  EXPECT_THAT(lines.back(), HasSubstr("the jail is the only wall"));
+}
+
+TEST(Isolation, AnOpenLayerIsAnError) {
+  const auto open = [](const std::string& layers) {
+    return has_open_layer(object(R"({"layers":)" + layers + "}"));
+  };
+  EXPECT_FALSE(open(R"([{"name":"a","state":"active"},{"name":"b","state":"unavailable"}])"));
+  EXPECT_TRUE(open(R"([{"name":"a","state":"active"},{"name":"b","state":"off"}])"));
+  EXPECT_TRUE(open(R"([{"name":"a","state":"whatever"}])"));
+  EXPECT_TRUE(open("[7]"));
+  EXPECT_TRUE(open("[]"));
+  EXPECT_TRUE(has_open_layer(object("{}")));
+}
+
+TEST(Isolation, NothingOfAReportSteersTheTerminal) {
+  for (const char* hostile :
+       {R"({"summary":"\u001b[2J","layers":[{"name":"\u001b","state":"\u001b","detail":"\u001b"}]})", "{}",
+        R"({"summary":7,"layers":7})"})
+    for (const std::string& line : isolation_lines(object(hostile)))
+      EXPECT_THAT(line, Not(HasSubstr("\x1b"))) << hostile;
+}
+
+TEST(Isolation, WhatANodeWithoutHardwareIsolationMeans) {
+  EXPECT_EQ(wall_notice(object(R"({"accelerator":"kvm","accelerator_decided":true})")), "");
+  EXPECT_THAT(wall_notice(object(R"({"accelerator":"tcg","accelerator_decided":true})")),
+              HasSubstr("(TCG): the jail is the only wall"));
+  for (const char* undecided : {R"({"accelerator":"tcg","accelerator_decided":false})", "{}"})
+    EXPECT_THAT(wall_notice(object(undecided)), HasSubstr("is tried with the first template")) << undecided;
 }
 
 TEST(Top, TheMostComesFirstAndWhatIsUnknownLast) {

@@ -27,6 +27,7 @@ struct UpOptions {
   // Absent: the daemons' own defaults. The pool's size counts when it is made, at the first start.
   std::optional<std::int64_t> pool_mib;
   std::optional<std::int64_t> memory_limit_mib;
+  bool allow_tcg_multitenant = false;
   bool detach = false;
 };
 

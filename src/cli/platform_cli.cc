@@ -20,6 +20,8 @@ void add_up(Program& program) {
       ->check(CLI::PositiveNumber);
   command->add_option("--memory-limit-mib", options->memory_limit_mib, "Memory promised to sandboxes at most")
       ->check(CLI::PositiveNumber);
+  command->add_flag("--allow-tcg-multitenant", options->allow_tcg_multitenant,
+                    "Several teams' sandboxes here also without hardware isolation (KVM)");
   command->add_flag("-d,--detach", options->detach, "Return once everything is ready");
   command->footer(
       "Examples:\n"

@@ -17,6 +17,7 @@
 #include "cli/api_client.h"
 #include "cli/config_file.h"
 #include "cli/install.h"
+#include "cli/isolation_command.h"
 #include "cli/output.h"
 #include "cli/platform_commands.h"
 #include "cli/supervisor.h"
@@ -106,14 +107,21 @@ Result<void> save_settings(const Settings& settings, const std::string& listen) 
   return write_file_durably(path, to_text(config) + "\n", 0600);
 }
 
-// Whether the node has dialled in; nothing while the API does not answer.
-std::optional<bool> node_connected(const Directories& directories, const std::string& listen) {
+// What the API says of its node; nothing while it does not answer.
+std::optional<JsonObject> node_info(const Directories& directories, const std::string& listen) {
   auto settings = bootstrap_settings(directories, listen);
   if (!settings) return std::nullopt;
   const ApiClient api(*std::move(settings));
-  const auto node = run_loop(api.call("GET", "/v1/node", std::nullopt, Millis(2'000)));
+  auto node = run_loop(api.call("GET", "/v1/node", std::nullopt, Millis(2'000)));
   if (!node || !node->body.is_object()) return std::nullopt;
-  const auto connected = bool_member(node->body.get_object(), "connected");
+  return std::move(node->body.get_object());
+}
+
+// Whether the node has dialled in; nothing while the API does not answer.
+std::optional<bool> node_connected(const Directories& directories, const std::string& listen) {
+  const auto node = node_info(directories, listen);
+  if (!node) return std::nullopt;
+  const auto connected = bool_member(*node, "connected");
   return connected ? *connected : std::nullopt;
 }
 
@@ -136,6 +144,7 @@ Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts
   };
   add(for_noded, "--pool-mib", options.pool_mib);
   add(for_sandboxd, "--memory-limit-mib", options.memory_limit_mib);
+  if (options.allow_tcg_multitenant) for_sandboxd.emplace_back("--allow-tcg-multitenant");
   return std::vector<DaemonSpec>{
       {"space-noded", with(noded, for_noded), 0, 0,
        [directories] { return unix_accepts(directories.run + "/noded/noded.sock", SOCK_SEQPACKET); }},
@@ -186,6 +195,8 @@ Result<void> serve(const UpOptions& options, const std::function<void(std::strin
 void say_ready(const UpOptions& options) {
   print_line(fmt::format("SPACE is up: API on http://{}   log: {}/space.log", options.listen,
                          options.directories.state));
+  const auto node = node_info(options.directories, options.listen);
+  if (const std::string notice = node ? wall_notice(*node) : ""; !notice.empty()) print_line(notice);
 }
 
 // Detached: the child serves; its progress reaches us through a pipe whose last line says how it went.
@@ -304,6 +315,7 @@ int command_up(const CommonOptions&, UpOptions options, bool state_given, bool r
   if (!listen_given && !config->listen.empty()) options.listen = config->listen;
   if (!options.pool_mib) options.pool_mib = config->pool_mib;
   if (!options.memory_limit_mib) options.memory_limit_mib = config->memory_limit_mib;
+  options.allow_tcg_multitenant = options.allow_tcg_multitenant || config->allow_tcg_multitenant;
   if (auto lock = running_supervisor(options.directories.run)) {
     print_line(fmt::format("SPACE is already up (process {})", *lock));
     return 0;

@@ -1,6 +1,11 @@
 #include "control/api.h"
 
 namespace space::control {
+namespace {
+
+constexpr Millis hello_patience{2'000};
+
+}  // namespace
 
 Reply to_reply(const ApiError& error) {
   Reply reply{.status = error.status, .body = to_body(error), .fields = {}};
@@ -39,6 +44,8 @@ Task<Reply> Api::handle(ApiRequest request) {
       co_return co_await logs(std::move(request), LogRoute::v2);
     case Action::sandbox_stats:
       co_return co_await sandbox_stats(std::move(request));
+    case Action::sandbox_isolation:
+      co_return co_await isolation(std::move(request));
     case Action::stats_list:
       co_return co_await all_stats(std::move(request));
     case Action::template_list:
@@ -48,7 +55,7 @@ Task<Reply> Api::handle(ApiRequest request) {
     case Action::template_remove:
       co_return co_await remove_template(std::move(request));
     case Action::node_info:
-      co_return node_info();
+      co_return co_await node_info();
     case Action::sandbox_tunnel:  // the proxy's: their answers are streams of bytes
     case Action::signed_file:
     case Action::not_available:
@@ -57,11 +64,16 @@ Task<Reply> Api::handle(ApiRequest request) {
   co_return to_reply({501, "This version of SPACE does not offer this operation yet", "not_implemented", ""});
 }
 
-Reply Api::node_info() const {
+// Asked anew: how much room it has and which accelerator it settled on changes after its first word.
+Task<Reply> Api::node_info() {
   const auto node = nodes_.current();
   JsonObject body = node ? node->hello() : JsonObject();
+  if (node)
+    if (auto now =
+            co_await node->call("hello", {{"control", "space-control"}}, Deadline::after(hello_patience)))
+      body = *std::move(now);
   body["connected"] = node != nullptr;
-  return {.status = 200, .body = to_text(body), .fields = {}};
+  co_return Reply{.status = 200, .body = to_text(body), .fields = {}};
 }
 
 }  // namespace space::control

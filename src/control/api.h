@@ -58,8 +58,9 @@ class Api {
   Task<Reply> logs(ApiRequest request, LogRoute route);
   Task<Reply> sandbox_stats(ApiRequest request);
   Task<Reply> all_stats(ApiRequest request);
+  Task<Reply> isolation(ApiRequest request);
   // api.cc
-  Reply node_info() const;
+  Task<Reply> node_info();
 
   store::Repository& repository_;
   SandboxService& sandboxes_;

@@ -24,6 +24,14 @@ Task<Reply> Api::sandbox_stats(ApiRequest request) {
   co_return Reply{.status = 200, .body = to_text(stats_json(observed->row, observed->answer)), .fields = {}};
 }
 
+Task<Reply> Api::isolation(ApiRequest request) {
+  const auto observed = co_await sandboxes_.isolation(request.team.id, request.route.id);
+  if (!observed) co_return refuse(observed.error());
+  const auto body = isolation_json(observed->row.id, observed->answer);
+  if (!body) co_return refuse(body.error());
+  co_return Reply{.status = 200, .body = to_text(*body), .fields = {}};
+}
+
 Task<Reply> Api::all_stats(ApiRequest request) {
   const auto all = co_await sandboxes_.all_stats(request.team.id);
   if (!all) co_return refuse(all.error());

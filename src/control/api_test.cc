@@ -229,6 +229,16 @@ TEST_F(ApiTest, AFailedStartIsRecordedAndAnswered) {
   EXPECT_EQ(*require_text(full.json(), "error_code"), "sandbox_capacity_unavailable");
 }
 
+TEST_F(ApiTest, AnotherTeamOnANodeWithoutHardwareIsolation) {
+  plane.create();
+  EXPECT_EQ(plane.node().sandboxes.begin()->second.request.at("team"), "default");
+  plane.node().create_error = Error{Code::permission_denied, "set allow_tcg_multitenant"};
+  const Answer refused = plane.api("POST", "/v2/sandboxes", R"({"templateID":"base"})");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(*require_text(refused.json(), "error_code"), "sandbox_tcg_multitenant_refused");
+  EXPECT_THAT(refused.message(), HasSubstr("set allow_tcg_multitenant"));
+}
+
 TEST(ApiWithoutNode, CreateIs503) {
   TestPlane plane;
   const Answer answer = plane.api("POST", "/v2/sandboxes", R"({"templateID":"base"})");

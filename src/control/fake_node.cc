@@ -76,6 +76,7 @@ CallResponse FakeNode::observe(const std::string& path, const JsonObject& body) 
   if (path == "/node/stats") return stats_of_all(body);
   const std::string id = require_text(body, "id").value_or("");
   if (path == "/node/sandbox/stats") return ok(stats[id]);
+  if (path == "/node/sandbox/isolation") return ok(isolation[id]);
   if (path == "/node/sandbox/activity") {
     called.push_back(id);
     return ok({});

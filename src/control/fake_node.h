@@ -30,10 +30,11 @@ class FakeNode {
   int refusals_left = 0;              // dials to port 7000 that are refused before one works
   int tunnels_open = 0;
   std::vector<std::string> created, deleted;
-  std::vector<std::string> called;          // told that a client called it
-  std::map<std::string, JsonObject> stats;  // answers, by sandbox; none: its guest is silent
-  std::map<std::string, JsonArray> logs;    // entries, by sandbox
-  JsonObject log_request;                   // the last one
+  std::vector<std::string> called;              // told that a client called it
+  std::map<std::string, JsonObject> stats;      // answers, by sandbox; none: its guest is silent
+  std::map<std::string, JsonArray> logs;        // entries, by sandbox
+  std::map<std::string, JsonObject> isolation;  // answers, by sandbox
+  JsonObject log_request;                       // the last one
 
   // Serves a session over `transport` until it ends.
   Task<void> serve(StreamPtr transport);

@@ -65,6 +65,14 @@ JsonObject activity_json(const JsonObject& activity) {
   return result;
 }
 
+using LayerNames = std::array<std::pair<std::string_view, std::string_view>, 3>;
+
+bool is_layer(const JsonObject& object) {
+  const Json state = value_or_null(object, "state");
+  return value_or_null(object, "name").is_string() && value_or_null(object, "detail").is_string() &&
+         (state == "active" || state == "off" || state == "unavailable");
+}
+
 }  // namespace
 
 JsonObject logs_json(const JsonObject& node_answer, LogRoute route) {
@@ -104,6 +112,27 @@ JsonObject stats_json(const store::Sandbox& row, const JsonObject& node_answer) 
   if (const auto activity = object_member(node_answer, "activity"); activity && *activity)
     result["activity"] = activity_json(**activity);
   return result;
+}
+
+Result<JsonObject> isolation_json(const std::string& id, const JsonObject& node_answer) {
+  const Json accelerator = value_or_null(node_answer, "accelerator");
+  const Json layers = value_or_null(node_answer, "layers");
+  const bool hardware = accelerator == "kvm";
+  if ((!hardware && accelerator != "tcg") || !layers.is_array() || layers.get_array().empty())
+    return fail(Code::internal, "the node did not say how sandbox {} is isolated", id);
+  JsonArray listed;
+  for (const Json& layer : layers.get_array()) {
+    const auto* object = layer.if_object();
+    if (object == nullptr || !is_layer(*object))
+      return fail(Code::internal, "the node reported a layer that is none");
+    listed.push_back(
+        renamed(*object, LayerNames{{{"name", "name"}, {"state", "state"}, {"detail", "detail"}}}));
+  }
+  return JsonObject{{"sandboxID", id},
+                    {"hardwareIsolation", hardware},
+                    {"accelerator", accelerator},
+                    {"summary", hardware ? "hardware isolation: yes (KVM)" : "hardware isolation: NO (TCG)"},
+                    {"layers", std::move(listed)}};
 }
 
 }  // namespace space::control

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/sha256.h"
 #include "control/log_query.h"
 #include "control/test_plane.h"
 
@@ -101,6 +102,61 @@ TEST_F(ObservationTest, StatsOfOneAndOfAllThatRun) {
   ASSERT_EQ(all.size(), 2U);
   for (const Json& entry : all) EXPECT_EQ(entry.at("stats").is_null(), entry.at("sandboxID") == Json(silent));
   EXPECT_EQ(plane.api("GET", "/v1/sandboxes/i0000000000000000000/stats").status, 404);
+}
+
+JsonObject layer(std::string_view name, std::string_view state, std::string_view detail) {
+  return {{"name", name}, {"state", state}, {"detail", detail}};
+}
+
+TEST_F(ObservationTest, TheIsolationOfOneThatRuns) {
+  const std::string id = plane.create();
+  const std::string path = "/v1/sandboxes/" + id + "/isolation";
+  plane.node().isolation[id] = {
+      {"accelerator", "tcg"},
+      {"layers", JsonArray{layer("seccomp", "active", "2 filters"), layer("landlock", "unavailable", "")}}};
+  const std::string layers = R"("layers":[{"name":"seccomp","state":"active","detail":"2 filters"},)"
+                             R"({"name":"landlock","state":"unavailable","detail":""}]})";
+  EXPECT_EQ(plane.api("GET", path).body, R"json({"sandboxID":")json" + id +
+                                             R"json(","hardwareIsolation":false,"accelerator":"tcg",)json" +
+                                             R"json("summary":"hardware isolation: NO (TCG)",)json" + layers);
+  plane.node().isolation[id]["accelerator"] = "kvm";
+  EXPECT_EQ(plane.api("GET", path).body,
+            R"json({"sandboxID":")json" + id + R"json(","hardwareIsolation":true,"accelerator":"kvm",)json" +
+                R"json("summary":"hardware isolation: yes (KVM)",)json" + layers);
+  EXPECT_EQ(plane.api("GET", "/v1/sandboxes/i0000000000000000000/isolation").status, 404);
+  EXPECT_EQ(plane.send(TestPlane::request("GET", path, "")).status, 401);
+}
+
+TEST_F(ObservationTest, IsolationIsNobodyElsesBusiness) {
+  const std::string id = plane.create();
+  const std::string path = "/v1/sandboxes/" + id + "/isolation";
+  plane.node().isolation[id] = {{"accelerator", "kvm"},
+                                {"layers", JsonArray{layer("seccomp", "active", "")}}};
+  ASSERT_EQ(plane.api("GET", path).status, 200);
+  const std::string foreign = "e2b_" + std::string(40, 'f');
+  ASSERT_TRUE(plane.run(plane.repository().add_team({"t2", "other"})));
+  ASSERT_TRUE(plane.run(plane.repository().add_api_key({sha256_hex(foreign), "t2", "k", {}})));
+  plane.api_key = foreign;
+  EXPECT_EQ(plane.api("GET", path).status, 404);
+  EXPECT_EQ(plane.api("GET", "/v1/sandboxes/" + plane.create() + "/stats").status, 200);  // the key is good
+}
+
+TEST_F(ObservationTest, AnIsolationThatIsNotSaidIsNoIsolation) {
+  const std::string id = plane.create();
+  const JsonObject good = layer("seccomp", "active", "");
+  const JsonArray one = {good};
+  const auto status = [&](JsonObject answer) {
+    plane.node().isolation[id] = std::move(answer);
+    return plane.api("GET", "/v1/sandboxes/" + id + "/isolation").status;
+  };
+  EXPECT_EQ(status({{"accelerator", "kvm"}, {"layers", one}}), 200);
+  EXPECT_EQ(status({{"layers", one}}), 500);
+  EXPECT_EQ(status({{"accelerator", "xen"}, {"layers", one}}), 500);
+  EXPECT_EQ(status({{"accelerator", "kvm"}}), 500);
+  EXPECT_EQ(status({{"accelerator", "kvm"}, {"layers", JsonArray()}}), 500);
+  EXPECT_EQ(status({{"accelerator", "kvm"}, {"layers", {7}}}), 500);
+  EXPECT_EQ(status({{"accelerator", "kvm"}, {"layers", JsonArray{good, layer("a", "on", "")}}}), 500);
+  EXPECT_EQ(status({{"accelerator", "kvm"}, {"layers", JsonArray{{{"name", "a"}, {"state", "off"}}}}}), 500);
 }
 
 TEST_F(ObservationTest, CallsAreActivityAndLooksAreNot) {

@@ -43,6 +43,7 @@ enum class Action : unsigned char {
   sandbox_logs_v1,
   sandbox_logs_v2,
   sandbox_stats,
+  sandbox_isolation,
   stats_list,
   template_list,
   template_add,

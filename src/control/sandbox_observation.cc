@@ -23,6 +23,13 @@ Task<Result<Observed>> SandboxService::stats(std::string team, std::string id) {
   co_return Observed{live->row, std::move(stats)};
 }
 
+Task<Result<Observed>> SandboxService::isolation(std::string team, std::string id) {
+  SPACE_CO_TRY(const LivePtr live, co_await running(team, id));
+  SPACE_CO_TRY(JsonObject isolation,
+               co_await ask_node("sandbox/isolation", {{"id", id}}, Deadline::after(answer_patience)));
+  co_return Observed{live->row, std::move(isolation)};
+}
+
 Task<Result<std::vector<Observed>>> SandboxService::all_stats(std::string team) {
   std::vector<Observed> all;
   for (const auto& [id, live] : live_)

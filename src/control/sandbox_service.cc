@@ -25,6 +25,7 @@ JsonObject node_request(const store::Sandbox& row, const store::Template& source
   JsonObject env;
   for (const auto& [name, value] : request.env) env[name] = value.reveal();
   return {{"id", row.id},
+          {"team", row.team},
           {"generation", row.generation},
           {"template", row.template_digest},
           {"vcpus", row.shape.vcpus},
@@ -173,6 +174,8 @@ Task<ApiError> SandboxService::fail_create(LivePtr live, Error error) {
   if (error.code == Code::exhausted) answer = {503, answer.message, "sandbox_capacity_unavailable", ""};
   if (error.code == Code::unavailable || error.code == Code::deadline) answer.status = 503;
   if (error.code == Code::conflict) answer.status = 409;
+  if (error.code == Code::permission_denied)
+    answer = {503, answer.message, "sandbox_tcg_multitenant_refused", ""};
   co_return answer;
 }
 

@@ -18,6 +18,7 @@ class AcceleratorProbe {
 
   // The best known at once.
   MachineAccelerator known() const { return chosen_.value_or(MachineAccelerator::tcg); }
+  bool decided() const { return chosen_.has_value(); }  // false: it may still become KVM
   // Waits for the probe; starts it where one is needed, none has been made and a template is there to boot.
   Task<MachineAccelerator> get();
 

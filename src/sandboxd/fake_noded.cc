@@ -211,6 +211,10 @@ Result<FakeNoded::Answer> FakeNoded::carry_out(const noded::Request& request, st
       if (runs) return fail(Code::conflict, "it runs");
       held.vm.reset();
       break;
+    case Verb::vmm_isolation:
+      if (!runs) return fail(Code::not_found, "no VMM runs");
+      answer.fd = memory_file(isolation);
+      break;
     default:
       return fail(Code::invalid_argument, "unknown verb");
   }

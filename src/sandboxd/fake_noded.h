@@ -30,6 +30,7 @@ class FakeNoded {
   std::map<std::string, Held> sandboxes;
   std::set<std::string> templates;
   bool sees_deaths = true;         // false: exits are recorded, their causes not
+  std::string isolation;           // answer of vmm_isolation
   FakeVm::Behaviour behaviour;     // of the VMs launched next
   std::vector<noded::Verb> verbs;  // seen, in order
 

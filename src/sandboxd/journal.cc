@@ -5,7 +5,7 @@
 namespace space {
 namespace {
 
-constexpr std::int64_t current_schema = 2;
+constexpr std::int64_t current_schema = 3;
 
 constexpr const char* first_schema = R"(
 CREATE TABLE node(
@@ -26,6 +26,11 @@ CREATE TABLE sandboxes(
 ) WITHOUT ROWID;
 )";
 constexpr const char* second_schema = "ALTER TABLE sandboxes ADD COLUMN wake_at INTEGER";  // milliseconds
+// What ran before belongs to the one team there was; its accelerator is not known, and TCG promises less.
+constexpr const char* third_schema = R"(
+ALTER TABLE sandboxes ADD COLUMN team TEXT NOT NULL DEFAULT 'default';
+ALTER TABLE sandboxes ADD COLUMN accelerator TEXT NOT NULL DEFAULT 'tcg';
+)";
 
 Result<void> migrate(Sqlite& db) {
   SPACE_TRY(const std::int64_t version, db.schema_version());
@@ -38,7 +43,8 @@ Result<void> migrate(Sqlite& db) {
     SPACE_TRY(Statement insert, db.prepare("INSERT INTO node(id) VALUES (?)"));
     SPACE_CHECK(insert.bind("n" + to_hex(random_bytes(8))).run());
   }
-  SPACE_CHECK(db.execute(second_schema));
+  if (version < 2) SPACE_CHECK(db.execute(second_schema));
+  SPACE_CHECK(db.execute(third_schema));
   SPACE_CHECK(db.set_schema_version(current_schema));
   return transaction.commit();
 }
@@ -62,6 +68,8 @@ Result<SandboxRecord> record_of(const Statement& row) {
   record.wanted = *wanted;
   record.reason = row.text(8);
   if (const auto started = row.optional_integer(9)) record.started_at = Wall(Millis(*started));
+  record.team = row.text(11);
+  record.accelerator = row.text(12) == "kvm" ? MachineAccelerator::kvm : MachineAccelerator::tcg;
   if (const auto wake = row.optional_integer(10)) record.wake_at = Wall(Millis(*wake));
   return record;
 }
@@ -79,7 +87,7 @@ Result<Journal> Journal::open(const std::string& path) {
 Result<std::vector<SandboxRecord>> Journal::sandboxes() {
   SPACE_TRY(Statement select,
             db_.prepare("SELECT id, generation, template, vcpus, memory_mib, disk_mib, state, wanted,"
-                        " reason, started_at, wake_at FROM sandboxes ORDER BY id"));
+                        " reason, started_at, wake_at, team, accelerator FROM sandboxes ORDER BY id"));
   std::vector<SandboxRecord> records;
   while (true) {
     SPACE_TRY(const bool found, select.step());
@@ -92,10 +100,12 @@ Result<std::vector<SandboxRecord>> Journal::sandboxes() {
 Result<void> Journal::insert(const SandboxRecord& r) {
   SPACE_TRY(Statement insert,
             db_.prepare("INSERT INTO sandboxes(id, generation, template, vcpus, memory_mib, disk_mib,"
-                        " state, wanted, reason, started_at) VALUES (?,?,?,?,?,?,?,?,?,?)"));
+                        " state, wanted, reason, started_at, team, accelerator)"
+                        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"));
   return insert
       .bind(r.id, r.generation, r.template_digest, r.shape.vcpus, r.shape.memory_mib, r.shape.disk_mib,
-            to_string(r.state), to_string(r.wanted), r.reason, milliseconds(r.started_at))
+            to_string(r.state), to_string(r.wanted), r.reason, milliseconds(r.started_at), r.team,
+            to_string(r.accelerator))
       .run();
 }
 

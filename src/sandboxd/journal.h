@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "core/lifecycle.h"
 #include "core/shape.h"
+#include "core/start_plan.h"
 #include "store/sqlite.h"
 
 namespace space {
@@ -22,6 +23,8 @@ struct SandboxRecord {
   std::int64_t generation = 0;
   std::string template_digest;
   Shape shape;
+  std::string team;
+  MachineAccelerator accelerator = MachineAccelerator::tcg;  // its VMM was started with
   State state = State::creating;
   Wanted wanted = Wanted::running;
   std::string reason;              // why, where a state needs it

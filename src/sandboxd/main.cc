@@ -29,6 +29,8 @@ space::NodeOptions parse(int argc, char** argv) {
   app.add_option("--memory-limit-mib", options.memory_limit_mib,
                  "memory promised to sandboxes at most (0: nine tenths of the machine's)")
       ->check(CLI::NonNegativeNumber);
+  app.add_flag("--allow-tcg-multitenant", options.allow_tcg_multitenant,
+               "run several teams' sandboxes also where there is no hardware isolation");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

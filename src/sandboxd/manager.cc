@@ -3,6 +3,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "core/capacity.h"
+#include "core/tenancy.h"
 
 namespace space {
 namespace {
@@ -10,23 +11,27 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Millis replace_limit = 30s;
+constexpr std::size_t team_bytes_max = 64;
 
 Result<void> check(const CreateRequest& request) {
   if (!is_sandbox_id(request.id)) return fail(Code::invalid_argument, "id is not a sandbox id");
   if (!is_digest(request.template_digest)) return fail(Code::invalid_argument, "template is not a digest");
+  if (request.team.empty() || request.team.size() > team_bytes_max)
+    return fail(Code::invalid_argument, "team is not a team's id");
   return check_shape(request.shape);
 }
 
 }  // namespace
 
 Manager::Manager(Machine::Host host, Journal& journal, EventLog& events, SandboxLogs& logs,
-                 SandboxMeter::Pace pace, std::int64_t memory_limit_mib)
+                 SandboxMeter::Pace pace, Limits limits, KsmSwitch ksm)
     : host_(std::move(host)),
       journal_(journal),
       events_(events),
       logs_(logs),
       pace_(pace),
-      memory_limit_mib_(memory_limit_mib) {}
+      limits_(limits),
+      ksm_(std::move(ksm)) {}
 
 std::shared_ptr<Sandbox> Manager::add(SandboxRecord record) {
   Sandbox::Node node{host_, journal_, events_,
@@ -91,12 +96,14 @@ Task<Result<std::shared_ptr<Sandbox>>> Manager::create(CreateRequest request,
     if (sandboxes_.contains(request.id))
       co_return fail(Code::conflict, "sandbox {} is being created by another request", request.id);
   }
-  SPACE_CO_CHECK(admit_memory(request.shape, committed_mib(), memory_limit_mib_));
+  SPACE_CO_CHECK(admit(request, accelerator));
   SandboxRecord record;
   record.id = request.id;
   record.generation = request.generation;
   record.template_digest = request.template_digest;
   record.shape = request.shape;
+  record.team = request.team;
+  record.accelerator = accelerator;
   SPACE_CO_CHECK(journal_.insert(record));
   const std::shared_ptr<Sandbox> sandbox = add(std::move(record));
   sandbox->start(std::move(request.guest_init), accelerator);
@@ -104,12 +111,19 @@ Task<Result<std::shared_ptr<Sandbox>>> Manager::create(CreateRequest request,
   co_return sandbox;
 }
 
-std::int64_t Manager::committed_mib() const {
-  std::int64_t sum_mib = 0;
-  for (const auto& [id, sandbox] : sandboxes_)
-    if (const State state = sandbox->record().state; expects_vmm(state) || half_built(state))
-      sum_mib += memory_cost_mib(sandbox->record().shape);
-  return sum_mib;
+// Beside every sandbox that has or will have a VMM.
+Result<void> Manager::admit(const CreateRequest& request, MachineAccelerator accelerator) const {
+  std::int64_t committed_mib = 0;
+  std::set<std::string> teams;
+  for (const auto& [id, sandbox] : sandboxes_) {
+    const SandboxRecord& record = sandbox->record();
+    if (!expects_vmm(record.state) && !half_built(record.state) && sandbox->pid() == 0) continue;
+    committed_mib += memory_cost_mib(record.shape);
+    teams.insert(record.team);
+  }
+  SPACE_CHECK(ksm_.check_off());
+  SPACE_CHECK(admit_team(request.team, teams, accelerator, limits_.allow_tcg_multitenant));
+  return admit_memory(request.shape, committed_mib, limits_.memory_mib);
 }
 
 Task<Result<void>> Manager::remove(std::string id, Deadline deadline) {

@@ -55,7 +55,7 @@ Node::Node(const Executor& executor, const NodeOptions& options, Fd lock, Journa
       noded_(executor, options.run_folder + "/noded/noded.sock"),
       host_{executor, noded_, options.run_folder + "/sandboxd/vm", tsc_khz},
       manager_(host_, journal_, events_, logs_, {.rare = std::chrono::seconds(options.sample_interval_s)},
-               options.memory_limit_mib),
+               {options.memory_limit_mib, options.allow_tcg_multitenant}),
       templates_(noded_),
       accelerator_(host_, templates_, options.state_folder + "/sandboxd/accelerator.json",
                    options.accelerator),

@@ -16,6 +16,7 @@ struct NodeOptions {
   std::optional<MachineAccelerator> accelerator;  // unset: probe
   std::int64_t sample_interval_s = 30;            // between two looks at a guest nobody watches
   std::int64_t memory_limit_mib = 0;              // promised to sandboxes at most; 0: by the machine's size
+  bool allow_tcg_multitenant = false;             // core/tenancy.h
 };
 
 class Node {

@@ -1,161 +1,10 @@
-// The whole sandbox manager as the real process, between a fake node manager with fake VMs and a fake control
-// plane. Killing it here is kill -9.
+// The whole sandbox manager: creates, deaths, kill -9 at every step.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <boost/asio/io_context.hpp>
-#include <filesystem>
-
-#include "base/bytes.h"
-#include "base/ids.h"
-#include "sandboxd/fake_noded.h"
-
-extern char** environ;
+#include "sandboxd/node_fixture.h"
 
 namespace space {
 namespace {
-
-using namespace std::chrono_literals;
-
-const std::string digest(64, 'a');
-const std::string token = "0123456789abcdef0123456789abcdef";
-
-class NodeTest : public testing::Test {
- protected:
-  void SetUp() override {
-    char pattern[] = "/tmp/space-node-XXXXXX";
-    folder_ = mkdtemp(pattern);
-    for (const auto* name : {"noded", "control", "sandboxd"})
-      std::filesystem::create_directory(folder_ + "/" + name);
-    noded_.emplace(loop_.get_executor(), folder_ + "/noded/noded.sock");
-    noded_->templates.insert(digest);
-    auto listener = listen_unix(loop_.get_executor(), folder_ + "/control/node.sock", 0600);
-    ASSERT_TRUE(listener);
-    listener_ = *std::move(listener);
-    spawn(loop_.get_executor(), "fake control", accept_nodes());
-    start();
-  }
-
-  void TearDown() override {
-    kill_manager();
-    noded_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-
-  void start() {
-    const std::string arguments[] = {SPACE_SANDBOXD,
-                                     "--state",
-                                     folder_,
-                                     "--run",
-                                     folder_,
-                                     "--accelerator",
-                                     "tcg",
-                                     "--memory-limit-mib",
-                                     std::to_string(memory_limit_mib_)};
-    std::vector<char*> argv;
-    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-    argv.push_back(nullptr);
-    ASSERT_EQ(::posix_spawn(&pid_, SPACE_SANDBOXD, nullptr, nullptr, argv.data(), environ), 0);
-    pump_until([&] { return session_ && !session_->closed(); });
-  }
-
-  void kill_manager(int signal = SIGKILL) {
-    if (pid_ <= 0) return;
-    ::kill(pid_, signal);
-    ::waitpid(pid_, &exit_status_, 0);
-    pid_ = 0;
-    if (session_) pump_until([&] { return session_->closed(); });
-    session_.reset();
-  }
-
-  template <class Condition>
-  void pump_until(Condition condition) {
-    const Deadline deadline = Deadline::after(30s);
-    while (!condition()) {
-      ASSERT_FALSE(deadline.passed()) << "gave up waiting";
-      loop_.run_one_for(10ms);
-    }
-  }
-
-  template <class T>
-  T run(Task<T> task) {
-    std::optional<T> result;
-    spawn(loop_.get_executor(), "test", detail::store_result(std::move(task), &result));
-    pump_until([&] { return result.has_value(); });
-    return *std::move(result);
-  }
-
-  struct Answer {
-    int status = 0;
-    JsonObject body;
-  };
-  // Status 0: the node went away.
-  Answer call(const std::string& name, const JsonObject& body) {
-    auto response = run(session_->call({"POST", "/node/" + name, to_text(body)}, Deadline::after(60s)));
-    if (!response) return {};
-    return {response->status, parse_json_object(response->body, "answer").value()};
-  }
-
-  JsonObject create_body(const std::string& id) {
-    return {{"id", id},          {"generation", 1},  {"template", digest},    {"vcpus", 1},
-            {"memory_mib", 512}, {"disk_mib", 4096}, {"access_token", token}, {"env", {{"A", "b"}}}};
-  }
-  std::string created() {
-    const std::string id = new_sandbox_id();
-    const Answer answer = call("sandbox/create", create_body(id));
-    EXPECT_EQ(answer.status, 200) << to_text(answer.body);
-    return id;
-  }
-  std::string state_of(const std::string& id) {
-    const Answer answer = call("sandbox/get", {{"id", id}});
-    return answer.status == 200 ? std::string(answer.body.at("state").as_string()) : "";
-  }
-  std::string echo(const std::string& id, const std::string& text) {
-    auto stream = run(session_->connect(id + ":49983", Deadline::after(40s)));
-    if (!stream) return "error: " + stream.error().message;
-    return echo_on(**stream, text);
-  }
-  std::string echo_on(Stream& stream, const std::string& text) {
-    if (!run(stream.write(as_bytes(text)))) return "write failed";
-    std::string received;
-    while (received.size() < text.size()) {
-      std::byte buffer[256];
-      const auto n = run(stream.read(buffer));
-      if (!n || *n == 0) return "read failed";
-      received += as_text(std::span(buffer).first(*n));
-    }
-    return received;
-  }
-  // Nothing in the kernel, no sockets, no record.
-  void expect_nothing_left() {
-    EXPECT_TRUE(noded_->holds_nothing());
-    EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/sandboxd/vm"));
-    EXPECT_EQ(call("sandbox/list", {}).body.at("sandboxes").as_array().size(), 0u);
-  }
-
-  std::string folder_;
-  boost::asio::io_context loop_;
-  std::optional<FakeNoded> noded_;
-  std::unique_ptr<Listener> listener_;
-  std::shared_ptr<H2Session> session_;
-  std::int64_t memory_limit_mib_ = 1'000'000;
-  pid_t pid_ = 0;
-  int exit_status_ = 0;
-
- private:
-  Task<void> accept_nodes() {
-    while (true) {
-      auto stream = co_await listener_->accept();
-      if (!stream) co_return;
-      session_ = H2Session::client(*std::move(stream));
-      spawn(loop_.get_executor(), "fake control session", drive(session_));
-    }
-  }
-  static Task<void> drive(std::shared_ptr<H2Session> session) { co_await session->run(); }
-};
 
 TEST_F(NodeTest, SaysWhoItIs) {
   const Answer hello = call("hello", {{"control", "test"}});
@@ -222,6 +71,9 @@ TEST_F(NodeTest, RefusesWhatIsOutOfBounds) {
   };
   EXPECT_EQ(with("id", "../../etc"), 400);
   EXPECT_EQ(with("template", "base"), 400);
+  EXPECT_EQ(with("team", nullptr), 400);
+  EXPECT_EQ(with("team", ""), 400);
+  EXPECT_EQ(with("team", std::string(65, 'a').c_str()), 400);
   EXPECT_EQ(with("vcpus", 0), 400);
   EXPECT_EQ(with("memory_mib", "512"), 400);
   EXPECT_EQ(with("env", JsonObject{{"A", 1}}), 400);

@@ -19,6 +19,7 @@ using noded::Verb;
 constexpr Millis reconnect_pause = 50ms;
 constexpr std::size_t manifest_limit_bytes = 1024 * 1024;
 constexpr std::size_t list_limit_bytes = 64 * 1024 * 1024;
+constexpr std::size_t isolation_limit_bytes = isolation_layers_max * sizeof(noded::IsolationRecord);
 
 static_assert(shape_limits::vcpus_max <= static_cast<std::int64_t>(noded::vcpus_max));
 static_assert(shape_limits::memory_mib_min >= static_cast<std::int64_t>(noded::memory_mib_min) &&
@@ -231,6 +232,12 @@ Task<Result<VmmExit>> NodedClient::vmm_exit(std::string id, Deadline deadline) {
 
 Task<Result<void>> NodedClient::vmm_forget(std::string id, Deadline deadline) {
   return command(request(Verb::vmm_forget, id), deadline);
+}
+
+Task<Result<std::vector<IsolationLayer>>> NodedClient::vmm_isolation(std::string id, Deadline deadline) {
+  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::vmm_isolation, id), {}, deadline));
+  SPACE_CO_TRY(const std::string content, read_whole(answer.fd, isolation_limit_bytes));
+  co_return decode_isolation(content);
 }
 
 }  // namespace space

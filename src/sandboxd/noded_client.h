@@ -17,6 +17,7 @@
 #include "core/reconcile.h"
 #include "core/start_plan.h"
 #include "net/task.h"
+#include "sandboxd/isolation.h"
 #include "sandboxd/noded_link.h"
 
 namespace space {
@@ -74,6 +75,8 @@ class NodedClient {
   Task<Result<VmmExit>> vmm_exit(
       std::string id, Deadline deadline);  // not_found: runs, or never ran; unavailable: just ended
   Task<Result<void>> vmm_forget(std::string id, Deadline deadline);  // conflict: processes are left
+  // not_found: none runs; unavailable: it just begins or ends.
+  Task<Result<std::vector<IsolationLayer>>> vmm_isolation(std::string id, Deadline deadline);
 
  private:
   struct Answer {

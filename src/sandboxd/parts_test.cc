@@ -100,6 +100,8 @@ SandboxRecord record(const std::string& id) {
   result.generation = 3;
   result.template_digest = std::string(64, 'a');
   result.shape = {2, 1024, 8192};
+  result.team = "a team";
+  result.accelerator = MachineAccelerator::kvm;
   return result;
 }
 
@@ -131,6 +133,8 @@ TEST_F(JournalTest, KeepsRecordsAcrossAReopen) {
   const SandboxRecord& a = records->front();
   EXPECT_EQ(a.generation, 3);
   EXPECT_EQ(a.shape, (Shape{2, 1024, 8192}));
+  EXPECT_EQ(a.team, "a team");
+  EXPECT_EQ(a.accelerator, MachineAccelerator::kvm);
   EXPECT_EQ(a.state, State::failed);
   EXPECT_EQ(a.wanted, Wanted::deleted);
   EXPECT_EQ(a.reason, "because");
@@ -160,7 +164,8 @@ TEST_F(JournalTest, TheFirstSchemaIsBroughtUpToDate) {
   }
   {
     auto old = Sqlite::open(folder_ + "/j");
-    ASSERT_TRUE(old->execute("ALTER TABLE sandboxes DROP COLUMN wake_at"));
+    for (const char* column : {"wake_at", "team", "accelerator"})
+      ASSERT_TRUE(old->execute(fmt::format("ALTER TABLE sandboxes DROP COLUMN {}", column).c_str()));
     ASSERT_TRUE(old->set_schema_version(1));
   }
   auto journal = Journal::open(folder_ + "/j");
@@ -171,6 +176,25 @@ TEST_F(JournalTest, TheFirstSchemaIsBroughtUpToDate) {
   EXPECT_EQ(journal->sandboxes()->at(0).wake_at, Wall(Millis(5)));
   ASSERT_TRUE(journal->set_wake_at("a", std::nullopt));
   EXPECT_FALSE(journal->sandboxes()->at(0).wake_at);
+}
+
+TEST_F(JournalTest, TheSecondSchemaHadOneTeamAndAnUnknownAccelerator) {
+  ASSERT_TRUE(Journal::open(folder_ + "/j")->insert(record("a")));
+  {
+    auto old = Sqlite::open(folder_ + "/j");
+    for (const char* column : {"team", "accelerator"})
+      ASSERT_TRUE(old->execute(fmt::format("ALTER TABLE sandboxes DROP COLUMN {}", column).c_str()));
+    ASSERT_TRUE(old->execute("UPDATE sandboxes SET wake_at = 5"));
+    ASSERT_TRUE(old->set_schema_version(2));
+  }
+  auto journal = Journal::open(folder_ + "/j");
+  ASSERT_TRUE(journal);
+  const SandboxRecord a = journal->sandboxes()->at(0);
+  EXPECT_EQ(a.wake_at, Wall(Millis(5)));
+  EXPECT_EQ(a.team, "default");
+  EXPECT_EQ(a.accelerator, MachineAccelerator::tcg);
+  ASSERT_TRUE(journal->insert(record("b")));
+  EXPECT_EQ(journal->sandboxes()->at(1).team, "a team");
 }
 
 TEST_F(JournalTest, ANewerSchemaIsRefused) {

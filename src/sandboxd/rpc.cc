@@ -6,6 +6,7 @@
 
 #include "base/ids.h"
 #include "sandboxd/host_memory.h"
+#include "sandboxd/isolation.h"
 #include "sandboxd/tunnels.h"
 
 namespace space {
@@ -35,6 +36,8 @@ JsonObject to_json(const Sandbox& sandbox) {
                     {"vcpus", record.shape.vcpus},
                     {"memory_mib", record.shape.memory_mib},
                     {"disk_mib", record.shape.disk_mib},
+                    {"team", record.team},
+                    {"accelerator", to_string(record.accelerator)},
                     {"reason", sandbox.reason()},
                     {"started_at", nullptr},
                     {"wake_at", nullptr},
@@ -104,6 +107,7 @@ Result<CreateRequest> parse_create(const JsonObject& body) {
   CreateRequest request;
   SPACE_TRY(request.id, require_text(body, "id"));
   SPACE_TRY(request.generation, require_int(body, "generation", 0, integer_max));
+  SPACE_TRY(request.team, require_text(body, "team"));
   SPACE_TRY(request.template_digest, require_text(body, "template"));
   SPACE_TRY(request.shape.vcpus, require_int(body, "vcpus", vcpus_min, vcpus_max));
   SPACE_TRY(request.shape.memory_mib, require_int(body, "memory_mib", memory_mib_min, memory_mib_max));
@@ -127,6 +131,11 @@ Result<std::shared_ptr<Sandbox>> find(const Manager& manager, const JsonObject& 
   return sandbox;
 }
 
+Result<void> check_running(const Sandbox& sandbox) {
+  if (serves(sandbox.record().state)) return {};
+  return fail(Code::unavailable, "sandbox {} is not running: {}", sandbox.record().id, sandbox.reason());
+}
+
 }  // namespace
 
 H2Handlers NodeRpc::handlers() {
@@ -148,7 +157,7 @@ Task<CallResponse> NodeRpc::call(CallRequest request) {
 
 NodeRpc::Answer NodeRpc::dispatch(std::string path, JsonObject body) {
   using Method = Answer (NodeRpc::*)(JsonObject);
-  static constexpr std::array<std::pair<std::string_view, Method>, 13> methods = {{
+  static constexpr std::array<std::pair<std::string_view, Method>, 14> methods = {{
       {"/node/hello", &NodeRpc::hello},
       {"/node/sandbox/create", &NodeRpc::create},
       {"/node/sandbox/delete", &NodeRpc::remove},
@@ -156,6 +165,7 @@ NodeRpc::Answer NodeRpc::dispatch(std::string path, JsonObject body) {
       {"/node/sandbox/list", &NodeRpc::list},
       {"/node/sandbox/stats", &NodeRpc::stats},
       {"/node/sandbox/activity", &NodeRpc::activity},
+      {"/node/sandbox/isolation", &NodeRpc::isolation},
       {"/node/sandbox/logs", &NodeRpc::logs},
       {"/node/stats", &NodeRpc::all_stats},
       {"/node/events", &NodeRpc::events},
@@ -173,6 +183,7 @@ NodeRpc::Answer NodeRpc::hello(JsonObject) {
   co_return JsonObject{{"node_id", parts_.node_id},
                        {"version", version},
                        {"accelerator", to_string(parts_.accelerator.known())},
+                       {"accelerator_decided", parts_.accelerator.decided()},
                        {"memory_mib", host_memory_mib()},
                        {"vcpus", ::sysconf(_SC_NPROCESSORS_ONLN)},
                        {"pool_free_bytes", pool.free_bytes}};
@@ -204,9 +215,7 @@ NodeRpc::Answer NodeRpc::list(JsonObject) {
 
 NodeRpc::Answer NodeRpc::stats(JsonObject body) {
   SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
-  if (!serves(sandbox->record().state))
-    co_return fail(Code::unavailable, "sandbox {} is not running: {}", sandbox->record().id,
-                   sandbox->reason());
+  SPACE_CO_CHECK(check_running(*sandbox));
   co_await sandbox->meter().refresh(Deadline::after(stats_limit));
   co_return sandbox->meter().stats();
 }
@@ -238,6 +247,15 @@ NodeRpc::Answer NodeRpc::activity(JsonObject body) {
   SPACE_CO_TRY(const auto call, bool_member(body, "call"));
   if (call.value_or(false)) sandbox->meter().note_call();
   co_return sandbox->meter().activity();
+}
+
+NodeRpc::Answer NodeRpc::isolation(JsonObject body) {
+  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_CHECK(check_running(*sandbox));
+  const SandboxRecord& record = sandbox->record();
+  SPACE_CO_TRY(const auto layers,
+               co_await parts_.noded.vmm_isolation(record.id, Deadline::after(verb_limit)));
+  co_return JsonObject{{"accelerator", to_string(record.accelerator)}, {"layers", to_json(layers)}};
 }
 
 NodeRpc::Answer NodeRpc::logs(JsonObject body) {

@@ -40,6 +40,7 @@ class NodeRpc {
   Answer stats(JsonObject body);
   Answer all_stats(JsonObject body);
   Answer activity(JsonObject body);
+  Answer isolation(JsonObject body);
   Answer logs(JsonObject body);
   Answer events(JsonObject body);
   Answer list_templates(JsonObject body);

@@ -22,6 +22,7 @@ struct Installation {
 Section kernel_section(const Machine& machine, const Installation& installation);
 Section resource_section(const Machine& machine, const Installation& installation);
 Section software_section(const Machine& machine, const Installation& installation);
+Section hardening_section(const Machine& machine);
 Section folder_section(const Machine& machine, const Installation& installation);
 Section pool_section(const Machine& machine, const Installation& installation);
 Section daemon_section(const Machine& machine, const Installation& installation);

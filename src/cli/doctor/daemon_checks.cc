@@ -217,7 +217,7 @@ Section daemon_section(const Machine& machine, const Installation& installation)
 std::vector<Section> examine(const Machine& machine, const Installation& installation) {
   std::vector<Section> sections = {kernel_section(machine, installation),
                                    resource_section(machine, installation),
-                                   software_section(machine, installation)};
+                                   software_section(machine, installation), hardening_section(machine)};
   if (machine.user() != 0) return sections;
   sections.push_back(folder_section(machine, installation));
   sections.push_back(pool_section(machine, installation));

@@ -15,6 +15,7 @@ class FakeMachine final : public Machine {
  public:
   FakeMachine() {
     furnish_kernel();
+    furnish_hardening();
     furnish_software();
     furnish_platform();
   }
@@ -95,6 +96,7 @@ class FakeMachine final : public Machine {
   uid_t user() const override { return effective_user; }
   std::int64_t now_s() const override { return now; }
   std::uint64_t descriptor_limit() const override { return descriptors; }
+  int landlock_abi() const override { return abi; }
   std::string own_folder() const override { return "/usr/lib/space"; }
 
   std::map<std::string, std::string> outputs;
@@ -104,6 +106,7 @@ class FakeMachine final : public Machine {
   uid_t effective_user = 0;
   std::int64_t now = 1'800'000'000;
   std::uint64_t descriptors = 1024;
+  int abi = 6;
 
  private:
   template <class Value>
@@ -117,6 +120,7 @@ class FakeMachine final : public Machine {
     files_.try_emplace("/", FileFacts{.mode = S_IFDIR | 0755, .modified_s = now});
   }
   void furnish_kernel();
+  void furnish_hardening();
   void furnish_software();
   void furnish_platform();
 
@@ -153,6 +157,25 @@ inline void FakeMachine::furnish_kernel() {
       "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
       "   0: 0100007F:0BB8 00000000:0000 0A 00000000:00000000 00:00000000 00000000   990        0 777 1 0 "
       "100 0\n");
+}
+
+inline void FakeMachine::furnish_hardening() {
+  put("/sys/kernel/mm/ksm/run", "0\n");
+  put("/proc/swaps", "Filename\t\t\t\tType\t\tSize\tUsed\tPriority\n");
+  put("/sys/devices/system/cpu/smt/active", "0\n");
+  for (const auto& [name, value] :
+       std::map<std::string, std::string>{{"kernel/unprivileged_bpf_disabled", "2"},
+                                          {"vm/unprivileged_userfaultfd", "0"},
+                                          {"kernel/io_uring_disabled", "2"},
+                                          {"kernel/kptr_restrict", "2"},
+                                          {"kernel/dmesg_restrict", "1"},
+                                          {"kernel/yama/ptrace_scope", "2"},
+                                          {"user/max_user_namespaces", "63000"}})
+    put("/proc/sys/" + name, value + "\n");
+  put("/sys/devices/system/cpu/vulnerabilities/meltdown", "Mitigation: PTI\n");
+  put("/sys/devices/system/cpu/vulnerabilities/mds", "Mitigation: Clear CPU buffers; SMT vulnerable\n");
+  put_link("/proc/self/ns/user", "user:[1]");
+  outputs["/usr/bin/dpkg-query -W -f=${Version} qemu-system-x86"] = "1:10.0.2+ds-2+deb13u1~bpo12+1";
 }
 
 inline void FakeMachine::furnish_software() {

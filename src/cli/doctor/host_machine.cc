@@ -1,10 +1,12 @@
 #include "cli/doctor/host_machine.h"
 
 #include <fcntl.h>
+#include <linux/landlock.h>
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -154,6 +156,11 @@ std::int64_t HostMachine::now_s() const {
 std::uint64_t HostMachine::descriptor_limit() const {
   rlimit limit{};
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+int HostMachine::landlock_abi() const {
+  return std::max(0, static_cast<int>(::syscall(SYS_landlock_create_ruleset, nullptr, 0,
+                                                LANDLOCK_CREATE_RULESET_VERSION)));
 }
 
 std::string HostMachine::own_folder() const {

@@ -18,6 +18,7 @@ class HostMachine final : public Machine {
   uid_t user() const override;
   std::int64_t now_s() const override;
   std::uint64_t descriptor_limit() const override;
+  int landlock_abi() const override;
   std::string own_folder() const override;
 };
 

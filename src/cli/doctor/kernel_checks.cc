@@ -72,7 +72,9 @@ std::optional<bool> kvm_trial(const Machine& machine, const Installation& instal
 }
 
 constexpr const char* emulated =
-    "sandboxes run under emulation (TCG): much slower, and only the VMM's own confinement holds a guest";
+    "sandboxes run under emulation (TCG): much slower, and the jail is the only wall between a guest and "
+    "this "
+    "machine";
 
 Finding check_kvm(const Machine& machine, const Installation& installation) {
   if (!machine.file("/dev/kvm")) {

@@ -50,6 +50,7 @@ class Machine {
   virtual uid_t user() const = 0;                          // effective
   virtual std::int64_t now_s() const = 0;                  // since 1970
   virtual std::uint64_t descriptor_limit() const = 0;      // soft limit of open files
+  virtual int landlock_abi() const = 0;                    // 0: none
   virtual std::string own_folder() const = 0;              // where this program is installed
 };
 
