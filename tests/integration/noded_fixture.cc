@@ -144,7 +144,7 @@ void Client::send_bytes(const std::string& bytes) {
 Got Client::receive() {
   Reply reply{};
   iovec data{&reply, sizeof reply};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
   msghdr message{.msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
   const ssize_t size = ::recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC);
   if (size < 0 && errno == EAGAIN) return {.failed = Code::deadline, .message = "no answer"};
@@ -154,9 +154,14 @@ Got Client::receive() {
   got.message = reply.message;
   std::ranges::copy(reply.values, got.values.begin());
   if (const cmsghdr* header = CMSG_FIRSTHDR(&message)) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    got.fd.reset(fd);
+    for (std::size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= header->cmsg_len; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+      if (i == 0)
+        got.fd.reset(fd);
+      else
+        got.more.emplace_back(fd);
+    }
   }
   return got;
 }

@@ -22,6 +22,7 @@ struct Got {
   std::string message;
   std::array<std::uint64_t, values_count> values{};
   Fd fd;
+  std::vector<Fd> more;  // descriptors after the first
   bool done() const { return !failed; }
 };
 

@@ -2,13 +2,16 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "tests/integration/noded_fixture.h"
@@ -185,24 +188,63 @@ TEST_F(NodedTest, AnswersRubbishAndGoesOn) {
   EXPECT_TRUE(client().call(Verb::pool_info).done());
 }
 
-TEST_F(NodedTest, ServesOneUidOnly) {
-  constexpr uid_t allowed = 54321;
-  start_noded({"--sandboxd-uid", std::to_string(allowed)});
-  EXPECT_EQ(client().call(Verb::pool_info).failed, Code::unavailable) << "root is not the sandbox manager";
-  const auto answer_as = [&](uid_t uid) {
+TEST_F(NodedTest, ServesItsDaemonsOnlyAndEachWithItsOwnVerbs) {
+  constexpr uid_t sandboxd = 54321, netd = 54322, volumed = 54323;
+  start_noded({"--sandboxd-uid", std::to_string(sandboxd), "--netd-uid", std::to_string(netd),
+               "--volumed-uid", std::to_string(volumed)});
+  EXPECT_EQ(client().call(Verb::pool_info).failed, Code::unavailable) << "root is none of the daemons";
+  constexpr int served = 100;
+  // What it got, as an exit status: `served`, or the code of the refusal.
+  const auto answer_as = [&](uid_t uid, Verb verb, const std::string& sandbox) {
     const pid_t pid = ::fork();
     if (pid == 0) {
-      if (::setresgid(uid, uid, uid) != 0 || ::setresuid(uid, uid, uid) != 0) ::_exit(9);
-      ::_exit(client().call(Verb::pool_info).done() ? 0 : 1);
+      if (::setresgid(uid, uid, uid) != 0 || ::setresuid(uid, uid, uid) != 0) ::_exit(99);
+      const Got got = client().call(verb, sandbox);
+      ::_exit(got.done() ? served : static_cast<int>(*got.failed));
     }
     int status = -1;
     ::waitpid(pid, &status, 0);
     return WEXITSTATUS(status);
   };
   ::chmod(root_.c_str(), 0755);
-  EXPECT_EQ(answer_as(allowed), 0);
-  EXPECT_EQ(answer_as(allowed + 1), 1);
+  const std::string id = new_sandbox_id();
+  const int denied = static_cast<int>(Code::permission_denied);
+  EXPECT_EQ(answer_as(sandboxd, Verb::pool_info, ""), served);
+  EXPECT_EQ(answer_as(sandboxd, Verb::slot_create, id), served);
+  EXPECT_EQ(answer_as(netd, Verb::list, ""), served);
+  EXPECT_EQ(answer_as(netd, Verb::pool_info, ""), denied);
+  EXPECT_EQ(answer_as(netd, Verb::slot_remove, id), denied);
+  EXPECT_EQ(answer_as(volumed, Verb::pool_info, ""), served);
+  EXPECT_EQ(answer_as(volumed, Verb::slot_remove, id), denied);
+  EXPECT_EQ(answer_as(volumed + 1, Verb::pool_info, ""), static_cast<int>(Code::unavailable));
+  EXPECT_EQ(answer_as(sandboxd, Verb::slot_remove, id), served);
   EXPECT_EQ(stop_noded(SIGTERM), 0);
+}
+
+TEST_F(NodedTest, TwoDaemonsUnderOneUidAreRefused) {
+  EXPECT_EQ(run_noded({"--sandboxd-uid", "54321", "--netd-uid", "54321"}), 1);
+}
+
+// The root process itself: few capabilities, a filter, no tracing, little memory.
+TEST_F(NodedTest, GivesUpWhatNoVerbNeeds) {
+  start_noded();
+  std::ifstream file("/proc/" + std::to_string(noded_) + "/status");
+  std::map<std::string, std::string> status;
+  for (std::string line; std::getline(file, line);)
+    if (const auto colon = line.find(":\t"); colon != std::string::npos)
+      status[line.substr(0, colon)] = line.substr(colon + 2);
+  EXPECT_EQ(status["NoNewPrivs"], "1");
+  EXPECT_EQ(status["Seccomp"], "2");
+  const auto held = std::stoull(status["CapEff"], nullptr, 16);
+  EXPECT_EQ(status["CapEff"], status["CapBnd"]);
+  EXPECT_EQ(status["CapAmb"], "0000000000000000");
+  for (const int needed : {CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_CHOWN, CAP_SYS_PTRACE})
+    EXPECT_NE(held >> needed & 1, 0U) << needed;
+  for (const int gone :
+       {CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_SYS_BOOT, CAP_SYS_TIME, CAP_NET_RAW, CAP_MKNOD, CAP_BPF})
+    EXPECT_EQ(held >> gone & 1, 0U) << gone;
+  std::printf("# space-noded: VmRSS %s, VmHWM %s\n", status["VmRSS"].c_str(), status["VmHWM"].c_str());
+  EXPECT_LE(std::stoul(status["VmRSS"]), 10U * 1024) << "kB";
 }
 
 TEST_F(NodedTest, RemovesWhatIsHalfMade) {

@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <regex>
 #include <sstream>
 
 #include "tests/integration/noded_fixture.h"
@@ -36,11 +39,12 @@ class VmmTest : public NodedTest {
       if (line.starts_with("PPid:")) return std::stoi(line.substr(5));
     return 0;
   }
-  std::string log_of(const std::string& id) const {
+  static std::string content_of(const std::filesystem::path& path) {
     std::stringstream text;
-    text << std::ifstream(run_ + "/noded/vm/" + id + "/log").rdbuf();
+    text << std::ifstream(path).rdbuf();
     return text.str();
   }
+  std::string log_of(const std::string& id) const { return content_of(run_ + "/noded/vm/" + id + "/log"); }
 
   std::string digest_;
 };
@@ -50,36 +54,74 @@ TEST_F(VmmTest, SeesOnlyWhatItWasGiven) {
   const Listeners listeners(root_, id);
   const Got launched = launch(id, listeners);
   ASSERT_TRUE(launched.done()) << launched.message;
-  const std::string report = listeners.command("report");
-
+  EXPECT_EQ(listeners.command("report"),
+            "environment LC_ALL=C\n/ is there\n/proc is not there\n/etc is not there\n/memory is there\n"
+            "/kernel is there\n/vmm is there\n");
+  const std::filesystem::path process = "/proc/" + std::to_string(launched.values[0]);
+  const std::string limits = content_of(process / "limits"), status = content_of(process / "status");
   const auto uid = client().call(Verb::disk_create, id, digest_, {512}).values[0];
-  EXPECT_THAT(report, HasSubstr(fmt::format("Uid:\t{0}\t{0}\t{0}\t{0}\nGid:\t{0}\t{0}\t{0}\t{0}\n", uid)));
-  EXPECT_THAT(report, ContainsRegex("Groups:[ \t]*\n"));
-  for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"})
-    EXPECT_THAT(report, HasSubstr(std::string(set) + ":\t0000000000000000\n"));
-  EXPECT_THAT(report, HasSubstr("NoNewPrivs:\t1\n"));
-  EXPECT_THAT(report, ContainsRegex("Max core file size +0 +0"));
-  EXPECT_THAT(report, ContainsRegex("Max open files +512 +512"));
-  EXPECT_THAT(report, ContainsRegex("Max file size +603979776 "));
-  EXPECT_THAT(report, HasSubstr("environment LC_ALL=C\n"));
-  EXPECT_THAT(report, Not(ContainsRegex("environment [^L]")));
-  EXPECT_THAT(report, HasSubstr("session supervisor's\n"));
-  EXPECT_THAT(report, Not(HasSubstr("tap0"))) << "the tap's namespace is another one";
-  for (const char* space : {"net", "ipc", "uts"})
-    EXPECT_THAT(
-        report,
-        Not(HasSubstr("namespace " +
-                      std::filesystem::read_symlink(std::string("/proc/self/ns/") + space).string())));
-  const std::string sandbox = "/pool/sandboxes/" + id;
-  EXPECT_THAT(report, HasSubstr("fd 0 /dev/null\n"));
-  EXPECT_THAT(report, ContainsRegex(
-                          "fd 1 pipe:.*\nfd 2 pipe:.*\nfd 3 socket:.*\nfd 4 socket:.*\nfd 5 /dev/net/tun\n"));
-  EXPECT_THAT(report, HasSubstr("fd 6 " + state_ + sandbox + "/disk.raw\nfd 7 " + state_ +
-                                "/pool/zero/128.raw\nfd 8 " + state_ + sandbox + "/vmlinuz\nfd 9 " + state_ +
-                                sandbox + "/initramfs.img\nfd 10 socket"));
-  EXPECT_THAT(report, Not(HasSubstr("fd 11"))) << "10 is the connection it answers on";
-  EXPECT_THAT(report, HasSubstr("/space/" + run_.substr(1, 3) + "+"));
+  EXPECT_THAT(status, HasSubstr(fmt::format("Uid:\t{0}\t{0}\t{0}\t{0}\nGid:\t{0}\t{0}\t{0}\t{0}\n", uid)));
+  EXPECT_THAT(limits, ContainsRegex("Max core file size +0 +0"));
+  EXPECT_THAT(limits, ContainsRegex("Max open files +512 +512"));
+  EXPECT_THAT(limits, ContainsRegex("Max file size +603979776 "));
+  EXPECT_THAT(content_of(process / "net/dev"), Not(HasSubstr("tap0")))
+      << "the tap's namespace is another one";
+  EXPECT_THAT(content_of(process / "cgroup"), HasSubstr("/space/" + run_.substr(1, 3) + "+"));
+
+  const auto target = [&](int fd) {
+    std::error_code none;
+    return std::filesystem::read_symlink(process / "fd" / std::to_string(fd), none).string();
+  };
+  EXPECT_EQ(target(0), "/dev/null");
+  EXPECT_THAT(target(1) + target(2) + target(3) + target(4),
+              ContainsRegex("^pipe:.*pipe:.*socket:.*socket:[^:]*$"));
+  EXPECT_EQ(target(5), "/dev/net/tun");
+  EXPECT_EQ(target(6), state_ + "/pool/sandboxes/" + id + "/disk.raw");
+  EXPECT_EQ(target(7), "") << "the program's was closed at exec";
   EXPECT_TRUE(await([&] { return log_of(id) == "started\n"; })) << log_of(id);
+}
+
+// QEMU's own filter is missing here, and only that.
+TEST_F(VmmTest, TheReportNamesEveryLayerAndWhatIsMissing) {
+  const std::string id = make_sandbox(digest_);
+  const Listeners listeners(root_, id);
+  EXPECT_EQ(client().call(Verb::vmm_isolation, id).failed, Code::not_found) << "nothing runs yet";
+  ASSERT_TRUE(launch(id, listeners).done());
+  const Got got = client().call(Verb::vmm_isolation, id);
+  ASSERT_TRUE(got.done()) << got.message;
+  const std::string bytes = text_of(got.fd);
+  std::map<std::string, std::pair<LayerState, std::string>> layers;
+  for (std::size_t at = 0; at + sizeof(IsolationRecord) <= bytes.size(); at += sizeof(IsolationRecord)) {
+    IsolationRecord record;
+    std::memcpy(&record, bytes.data() + at, sizeof record);
+    layers[record.layer] = {record.state, record.detail};
+  }
+  EXPECT_EQ(layers.size(), 13U);
+  for (const auto& [layer, reading] : layers)
+    EXPECT_EQ(reading.first, layer == "qemu sandbox" ? LayerState::off : LayerState::active)
+        << layer << ": " << reading.second;
+}
+
+TEST_F(VmmTest, ItsMemoryIsForReadingAndOfThisSandboxOnly) {
+  const std::string id = make_sandbox(digest_);
+  const Listeners listeners(root_, id);
+  EXPECT_EQ(client().call(Verb::vmm_open_memory, id).failed, Code::not_found) << "nothing runs yet";
+  const Got launched = launch(id, listeners);
+  ASSERT_TRUE(launched.done());
+  ASSERT_TRUE(await([&] { return log_of(id) == "started\n"; })) << "its loader still maps files";
+  const Got got = client().call(Verb::vmm_open_memory, id);
+  ASSERT_TRUE(got.done()) << got.message;
+  ASSERT_EQ(got.more.size(), 2U);
+  const std::string maps = text_of(got.more[0]);
+  EXPECT_EQ(maps, content_of("/proc/" + std::to_string(launched.values[0]) + "/maps"));
+  const auto stack = maps.rfind('\n', maps.find("[stack]"));
+  const auto address = static_cast<off_t>(std::stoull(maps.substr(stack + 1), nullptr, 16));
+  char page[4096];
+  EXPECT_EQ(::pread(got.fd.get(), page, sizeof page, address), static_cast<ssize_t>(sizeof page));
+  EXPECT_EQ(::pwrite(got.fd.get(), page, sizeof page, address), -1);
+  EXPECT_EQ(errno, EBADF);
+  std::uint64_t entry = 0;
+  EXPECT_EQ(::pread(got.more[1].get(), &entry, sizeof entry, address / 4096 * 8), 8);
 }
 
 TEST_F(VmmTest, LaunchIsIdempotentAndProtectsWhatItUses) {
@@ -138,26 +180,27 @@ TEST_F(VmmTest, TheCauseOfEveryEndIsTold) {
   const auto exited = end_by([](const Listeners& vmm, const Got&) { vmm.command("exit"); });
   EXPECT_EQ(exited[exit_status], 7U);
   EXPECT_EQ(exited[exit_signal], 0U);
+  const auto crashed = end_by([](const Listeners& vmm, const Got&) { vmm.command("crash"); });
+  EXPECT_EQ(crashed[exit_signal], static_cast<unsigned>(SIGSEGV));
+  EXPECT_EQ(crashed[exit_oom], 0U);
   const auto killed =
-      end_by([](const Listeners&, const Got& vmm) { ::kill(static_cast<pid_t>(vmm.values[0]), SIGSEGV); });
-  EXPECT_EQ(killed[exit_signal], static_cast<unsigned>(SIGSEGV));
+      end_by([](const Listeners&, const Got& vmm) { ::kill(static_cast<pid_t>(vmm.values[0]), SIGKILL); });
+  EXPECT_EQ(killed[exit_signal], static_cast<unsigned>(SIGKILL));
   EXPECT_EQ(killed[exit_oom], 0U);
   const auto starved = end_by([](const Listeners& vmm, const Got&) { vmm.command("eat"); });
   EXPECT_EQ(starved[exit_signal], static_cast<unsigned>(SIGKILL));
   EXPECT_EQ(starved[exit_oom], 1U);
 }
 
-TEST_F(VmmTest, KillReachesChildrenOfAnotherSession) {
+TEST_F(VmmTest, ACallThatIsNotOnTheListEndsIt) {
   const std::string id = make_sandbox(digest_);
   const Listeners listeners(root_, id);
   const Got launched = launch(id, listeners);
   ASSERT_TRUE(launched.done()) << launched.message;
-  const std::string before = leak_table();
-  EXPECT_EQ(listeners.command("fork"), "done\n");
-  EXPECT_NE(leak_table(), before);
-  ASSERT_TRUE(client().call(Verb::vmm_kill, id).done());
+  EXPECT_EQ(listeners.command("anything"), "done\n");
+  EXPECT_EQ(listeners.command("fork"), "");
   EXPECT_TRUE(ends(launched.fd));
-  EXPECT_EQ(await_exit(id).values[exit_signal], static_cast<unsigned>(SIGKILL));
+  EXPECT_EQ(await_exit(id).values[exit_signal], static_cast<unsigned>(SIGSYS));
   forget_all(id);
   const auto nothing_left = HasSubstr("processes 0, under sandbox uids 0, slots 0");
   EXPECT_TRUE(await([&] { return testing::Value(leak_table(), nothing_left); })) << leak_table();
@@ -266,6 +309,28 @@ std::string halting_kernel() {
   return image;
 }
 
+// The type of each device, and how many. Ours, then what the microvm machine is made of: its 24 virtio-mmio
+// sockets are empty but for our four.
+const std::map<std::string, int> allowed_devices = {{"virtio-serial-device", 1},
+                                                    {"virtserialport", 1},
+                                                    {"virtio-net-device", 1},
+                                                    {"virtio-blk-device", 1},
+                                                    {"virtio-rng-device", 1},
+                                                    {"isa-serial", 1},
+                                                    {"serial", 1},
+                                                    {"virtio-serial-bus", 1},
+                                                    {"virtio-mmio", 24},
+                                                    {"virtio-mmio-bus", 24},
+                                                    {"max-x86_64-cpu", 1},
+                                                    {"apic", 1},
+                                                    {"ioapic", 1},
+                                                    {"acpi-ged", 1},
+                                                    {"mc146818rtc", 1},
+                                                    {"kvmvapic", 1},
+                                                    {"isabus-bridge", 1},
+                                                    {"ISA", 1},
+                                                    {"System", 1}};
+
 class QemuTest : public NodedTest {
  protected:
   QemuTest() {
@@ -305,6 +370,40 @@ TEST_F(QemuTest, RunsSurvivesAndQuits) {
   EXPECT_EQ(exit.values[exit_known], 1U);
   EXPECT_EQ(exit.values[exit_signal], 0U);
   EXPECT_EQ(exit.values[exit_status], 0U);
+  forget_all(id);
+}
+
+// Every device that QEMU made, by its own account. What is not on this list is attack surface nobody asked
+// for.
+TEST_F(QemuTest, HasTheDevicesOfTheListAndNoOthers) {
+  const std::string digest = make_image(halting_kernel());
+  ASSERT_TRUE(import(digest).done());
+  const std::string id = make_sandbox(digest);
+  const Listeners listeners(root_, id);
+  ASSERT_TRUE(launch(id, listeners).done());
+  const Fd qmp = listeners.connect_qmp();
+  ASSERT_THAT(read_line(qmp), HasSubstr("\"QMP\""));
+  const auto ask = [&](const std::string& command) {
+    (void)!::write(qmp.get(), command.data(), command.size());
+    return read_line(qmp);
+  };
+  ask("{\"execute\":\"qmp_capabilities\"}\n");
+  std::map<std::string, int> devices;
+  const std::function<void(const std::string&)> walk = [&](const std::string& path) {
+    const std::string list = ask("{\"execute\":\"qom-list\",\"arguments\":{\"path\":\"" + path + "\"}}\n");
+    const std::regex child("\"name\": \"([^\"]+)\", \"type\": \"child<([^>]+)>\"");
+    for (std::sregex_iterator found(list.begin(), list.end(), child), end; found != end; ++found) {
+      const std::string name = (*found)[1], type = (*found)[2];
+      if (type == "memory-region" || type == "irq" || type.ends_with("container")) continue;
+      ++devices[type];
+      walk(path + "/" + name);
+    }
+  };
+  for (const char* root : {"/machine/peripheral", "/machine/peripheral-anon", "/machine/unattached"})
+    walk(root);
+  EXPECT_THAT(devices, testing::UnorderedElementsAreArray(allowed_devices));
+  ask("{\"execute\":\"quit\"}\n");
+  EXPECT_EQ(await_exit(id).values[exit_status], 0U);
   forget_all(id);
 }
 
