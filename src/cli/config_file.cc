@@ -7,6 +7,70 @@
 
 namespace space::cli {
 
+namespace {
+
+constexpr const char* known =
+    "state, run, listen, pool_mib, memory_limit_mib, disk_mib_per_s, disk_iops, network_mbit_per_s, "
+    "allow_tcg_multitenant, allow_missing_layers";
+
+struct NumberSetting {
+  std::optional<std::int64_t> ConfigFile::* target;
+  std::int64_t min;
+};
+std::optional<NumberSetting> number_setting(std::string_view key) {
+  if (key == "pool_mib") return NumberSetting{&ConfigFile::pool_mib, 1};
+  if (key == "memory_limit_mib") return NumberSetting{&ConfigFile::memory_limit_mib, 1};
+  if (key == "disk_mib_per_s") return NumberSetting{&ConfigFile::disk_mib_per_s, 0};
+  if (key == "disk_iops") return NumberSetting{&ConfigFile::disk_iops, 0};
+  if (key == "network_mbit_per_s") return NumberSetting{&ConfigFile::network_mbit_per_s, 0};
+  return std::nullopt;
+}
+
+std::string ConfigFile::* text_setting(std::string_view key) {
+  if (key == "state") return &ConfigFile::state;
+  if (key == "run") return &ConfigFile::run;
+  if (key == "listen") return &ConfigFile::listen;
+  return nullptr;
+}
+
+Result<std::vector<std::string>> texts_of(const toml::node& node) {
+  std::vector<std::string> texts;
+  if (!node.is_array()) return fail(Code::invalid_argument, "must be a list of strings");
+  for (const auto& item : *node.as_array()) {
+    if (!item.is_string()) return fail(Code::invalid_argument, "must be a list of strings");
+    texts.push_back(item.as_string()->get());
+  }
+  return texts;
+}
+
+// The error lacks file, line and name; the caller adds them.
+Result<void> set(ConfigFile& config, std::string_view key, const toml::node& node) {
+  if (const auto number = number_setting(key)) {
+    const auto value = node.value_exact<std::int64_t>();
+    if (!value || *value < number->min)
+      return fail(Code::invalid_argument, "must be a number, at least {}", number->min);
+    config.*(number->target) = value;
+    return {};
+  }
+  if (key == "allow_tcg_multitenant") {
+    const auto value = node.value_exact<bool>();
+    if (!value) return fail(Code::invalid_argument, "must be true or false");
+    config.allow_tcg_multitenant = *value;
+    return {};
+  }
+  if (key == "allow_missing_layers") {
+    SPACE_TRY(config.allow_missing_layers, texts_of(node));
+    return {};
+  }
+  const auto text = text_setting(key);
+  if (text == nullptr) return fail(Code::not_found, "unknown setting '{}' (known: {})", key, known);
+  if (!node.is_string()) return fail(Code::invalid_argument, "must be a string");
+  config.*text = node.as_string()->get();
+  return {};
+}
+
+}  // namespace
+
 Result<ConfigFile> parse_config(std::string_view text, const std::string& path) {
   const toml::parse_result parsed = toml::parse(text, path);
   if (!parsed)
@@ -14,37 +78,11 @@ Result<ConfigFile> parse_config(std::string_view text, const std::string& path) 
                 parsed.error().description());
   ConfigFile config;
   for (const auto& [key, node] : parsed.table()) {
-    std::optional<std::int64_t>* number = key == "pool_mib"           ? &config.pool_mib
-                                          : key == "memory_limit_mib" ? &config.memory_limit_mib
-                                                                      : nullptr;
-    if (number != nullptr) {
-      *number = node.value_exact<std::int64_t>();
-      if (!*number || **number <= 0)
-        return fail(Code::invalid_argument, "{} line {}: '{}' must be a positive number of MiB", path,
-                    node.source().begin.line, key.str());
-      continue;
-    }
-    if (key == "allow_tcg_multitenant") {
-      const auto value = node.value_exact<bool>();
-      if (!value)
-        return fail(Code::invalid_argument, "{} line {}: '{}' must be true or false", path,
-                    node.source().begin.line, key.str());
-      config.allow_tcg_multitenant = *value;
-      continue;
-    }
-    std::string* target = key == "state"    ? &config.state
-                          : key == "run"    ? &config.run
-                          : key == "listen" ? &config.listen
-                                            : nullptr;
-    if (target == nullptr)
-      return fail(Code::invalid_argument,
-                  "{} line {}: unknown setting '{}' (known: state, run, listen, pool_mib, memory_limit_mib, "
-                  "allow_tcg_multitenant)",
-                  path, node.source().begin.line, key.str());
-    if (!node.is_string())
-      return fail(Code::invalid_argument, "{} line {}: '{}' must be a string", path, node.source().begin.line,
-                  key.str());
-    *target = node.as_string()->get();
+    const auto done = set(config, key.str(), node);
+    if (done) continue;
+    const std::string name = done.error().code == Code::not_found ? "" : fmt::format("'{}' ", key.str());
+    return fail(Code::invalid_argument, "{} line {}: {}{}", path, node.source().begin.line, name,
+                done.error().message);
   }
   return config;
 }

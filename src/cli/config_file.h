@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -16,7 +17,9 @@ struct ConfigFile {
   std::string listen;  // "127.0.0.1:3000"
   std::optional<std::int64_t> pool_mib;
   std::optional<std::int64_t> memory_limit_mib;
+  std::optional<std::int64_t> disk_mib_per_s, disk_iops, network_mbit_per_s;  // of each sandbox; 0: no limit
   bool allow_tcg_multitenant = false;
+  std::vector<std::string> allow_missing_layers;  // of the jail, where this kernel has none
 };
 
 // A missing file is an empty configuration; an unknown key or a wrong type is an error with its line.

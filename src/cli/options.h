@@ -27,7 +27,9 @@ struct UpOptions {
   // Absent: the daemons' own defaults. The pool's size counts when it is made, at the first start.
   std::optional<std::int64_t> pool_mib;
   std::optional<std::int64_t> memory_limit_mib;
+  std::optional<std::int64_t> disk_mib_per_s, disk_iops, network_mbit_per_s;  // of each sandbox; 0: no limit
   bool allow_tcg_multitenant = false;
+  std::vector<std::string> allow_missing_layers;
   bool detach = false;
 };
 

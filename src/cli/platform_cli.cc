@@ -22,6 +22,16 @@ void add_up(Program& program) {
       ->check(CLI::PositiveNumber);
   command->add_flag("--allow-tcg-multitenant", options->allow_tcg_multitenant,
                     "Several teams' sandboxes here also without hardware isolation (KVM)");
+  const auto add_limit = [command](const char* flag, std::optional<std::int64_t>& value, const char* what) {
+    command->add_option(flag, value, what)->check(CLI::NonNegativeNumber);
+  };
+  add_limit("--disk-mib-per-s", options->disk_mib_per_s, "What each sandbox's disk may do; 400, 0: no limit");
+  add_limit("--disk-iops", options->disk_iops,
+            "Operations per second of each sandbox's disk; 20000, 0: no limit");
+  add_limit("--network-mbit-per-s", options->network_mbit_per_s,
+            "Each sandbox's network, each way; 1000, 0: no limit");
+  command->add_option("--allow-missing-layer", options->allow_missing_layers,
+                      "Run VMs without this layer of the jail where the kernel has none, e.g. landlock");
   command->add_flag("-d,--detach", options->detach, "Return once everything is ready");
   command->footer(
       "Examples:\n"

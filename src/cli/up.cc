@@ -143,7 +143,12 @@ Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts
     if (value) words.insert(words.end(), {flag, std::to_string(*value)});
   };
   add(for_noded, "--pool-mib", options.pool_mib);
+  for (const std::string& layer : options.allow_missing_layers)
+    for_noded.insert(for_noded.end(), {"--allow-missing", layer});
   add(for_sandboxd, "--memory-limit-mib", options.memory_limit_mib);
+  add(for_sandboxd, "--disk-mib-per-s", options.disk_mib_per_s);
+  add(for_sandboxd, "--disk-iops", options.disk_iops);
+  add(for_sandboxd, "--network-mbit-per-s", options.network_mbit_per_s);
   if (options.allow_tcg_multitenant) for_sandboxd.emplace_back("--allow-tcg-multitenant");
   return std::vector<DaemonSpec>{
       {"space-noded", with(noded, for_noded), 0, 0,
@@ -315,6 +320,10 @@ int command_up(const CommonOptions&, UpOptions options, bool state_given, bool r
   if (!listen_given && !config->listen.empty()) options.listen = config->listen;
   if (!options.pool_mib) options.pool_mib = config->pool_mib;
   if (!options.memory_limit_mib) options.memory_limit_mib = config->memory_limit_mib;
+  if (!options.disk_mib_per_s) options.disk_mib_per_s = config->disk_mib_per_s;
+  if (!options.disk_iops) options.disk_iops = config->disk_iops;
+  if (!options.network_mbit_per_s) options.network_mbit_per_s = config->network_mbit_per_s;
+  if (options.allow_missing_layers.empty()) options.allow_missing_layers = config->allow_missing_layers;
   options.allow_tcg_multitenant = options.allow_tcg_multitenant || config->allow_tcg_multitenant;
   if (auto lock = running_supervisor(options.directories.run)) {
     print_line(fmt::format("SPACE is already up (process {})", *lock));

@@ -7,6 +7,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <cstdlib>
 
+#include "api/noded.h"
 #include "base/log.h"
 #include "sandboxd/confinement.h"
 #include "sandboxd/control_link.h"
@@ -29,6 +30,15 @@ space::NodeOptions parse(int argc, char** argv) {
   app.add_option("--memory-limit-mib", options.memory_limit_mib,
                  "memory promised to sandboxes at most (0: nine tenths of the machine's)")
       ->check(CLI::NonNegativeNumber);
+  const auto add_limit = [&app](const char* flag, std::int64_t& value, std::int64_t max, const char* what) {
+    app.add_option(flag, value, what)->capture_default_str()->check(CLI::Range(std::int64_t{0}, max));
+  };
+  add_limit("--disk-mib-per-s", options.io_limits.disk_mib_per_s, space::noded::disk_mib_per_s_max,
+            "of each sandbox's disk, 0: no limit");
+  add_limit("--disk-iops", options.io_limits.disk_iops, space::noded::disk_iops_max,
+            "operations per second of each sandbox's disk, 0: no limit");
+  add_limit("--network-mbit-per-s", options.io_limits.network_mbit_per_s, space::noded::network_mbit_max,
+            "of each sandbox's network, each way, 0: no limit");
   app.add_flag("--allow-tcg-multitenant", options.allow_tcg_multitenant,
                "run several teams' sandboxes also where there is no hardware isolation");
   try {

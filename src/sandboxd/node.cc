@@ -52,7 +52,7 @@ Node::Node(const Executor& executor, const NodeOptions& options, Fd lock, Journa
       journal_(std::move(journal)),
       events_(executor),
       logs_(executor),
-      noded_(executor, options.run_folder + "/noded/noded.sock"),
+      noded_(executor, options.run_folder + "/noded/noded.sock", options.io_limits),
       host_{executor, noded_, options.run_folder + "/sandboxd/vm", tsc_khz},
       manager_(host_, journal_, events_, logs_, {.rare = std::chrono::seconds(options.sample_interval_s)},
                {options.memory_limit_mib, options.allow_tcg_multitenant}),

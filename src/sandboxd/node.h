@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/fd.h"
+#include "core/io_limits.h"
 #include "sandboxd/rpc.h"
 
 namespace space {
@@ -17,6 +18,7 @@ struct NodeOptions {
   std::int64_t sample_interval_s = 30;            // between two looks at a guest nobody watches
   std::int64_t memory_limit_mib = 0;              // promised to sandboxes at most; 0: by the machine's size
   bool allow_tcg_multitenant = false;             // core/tenancy.h
+  IoLimits io_limits;                             // of each sandbox
 };
 
 class Node {

@@ -115,8 +115,8 @@ std::string describe(const VmmExit& exit) {
   return fmt::format("its VMM exited with status {}", exit.status);
 }
 
-NodedClient::NodedClient(Executor executor, std::string socket_path)
-    : executor_(std::move(executor)), socket_path_(std::move(socket_path)) {}
+NodedClient::NodedClient(Executor executor, std::string socket_path, IoLimits limits)
+    : executor_(std::move(executor)), socket_path_(std::move(socket_path)), limits_(limits) {}
 
 NodedClient::~NodedClient() {
   if (link_) link_->close();
@@ -195,7 +195,9 @@ Task<Result<void>> NodedClient::disk_remove(std::string id, Deadline deadline) {
 }
 
 Task<Result<void>> NodedClient::slot_create(std::string id, Deadline deadline) {
-  return command(request(Verb::slot_create, id), deadline);
+  auto message = request(Verb::slot_create, id);
+  message.values[0] = static_cast<std::uint64_t>(limits_.network_mbit_per_s);
+  return command(message, deadline);
 }
 
 Task<Result<void>> NodedClient::slot_remove(std::string id, Deadline deadline) {
@@ -210,6 +212,8 @@ Task<Result<Vmm>> NodedClient::vmm_launch(std::string id, effect::LaunchVmm mach
   message.values[noded::launch_accelerator] = static_cast<std::uint64_t>(
       machine.accelerator == MachineAccelerator::kvm ? noded::Accelerator::kvm : noded::Accelerator::tcg);
   message.values[noded::launch_tsc_khz] = tsc_khz;
+  message.values[noded::launch_disk_mib_per_s] = static_cast<std::uint64_t>(limits_.disk_mib_per_s);
+  message.values[noded::launch_disk_iops] = static_cast<std::uint64_t>(limits_.disk_iops);
   SPACE_CO_TRY(Answer answer, co_await call(message, {qmp_listener, channel_listener}, deadline));
   co_return Vmm{std::move(answer.fd), static_cast<pid_t>(answer.values[0])};
 }

@@ -14,6 +14,7 @@
 
 #include "api/noded.h"
 #include "base/fd.h"
+#include "core/io_limits.h"
 #include "core/reconcile.h"
 #include "core/start_plan.h"
 #include "net/task.h"
@@ -48,7 +49,8 @@ struct KernelHoldings {
 
 class NodedClient {
  public:
-  NodedClient(Executor executor, std::string socket_path);
+  // `limits` go with every disk and slot.
+  NodedClient(Executor executor, std::string socket_path, IoLimits limits = {});
   ~NodedClient();
   NodedClient(const NodedClient&) = delete;
   NodedClient& operator=(const NodedClient&) = delete;
@@ -88,6 +90,7 @@ class NodedClient {
 
   Executor executor_;
   std::string socket_path_;
+  IoLimits limits_;
   std::shared_ptr<NodedLink> link_;
   std::uint64_t sequence_ = 0;
 };
