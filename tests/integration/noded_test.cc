@@ -221,6 +221,26 @@ TEST_F(NodedTest, ServesItsDaemonsOnlyAndEachWithItsOwnVerbs) {
   EXPECT_EQ(stop_noded(SIGTERM), 0);
 }
 
+TEST_F(NodedTest, ASlotPolicesItsTapBothWays) {
+  start_noded();
+  const auto rules_of = [&](std::uint64_t mbit) {
+    const std::string id = new_sandbox_id();
+    EXPECT_TRUE(client().call(Verb::slot_create, id, "", {mbit}).done());
+    const std::string slot = run_ + "/noded/netns/" + id;
+    FILE* output = ::popen(("nsenter --net=" + slot + " nft list ruleset").c_str(), "r");
+    std::string rules;
+    for (int c = 0; (c = std::fgetc(output)) != EOF;) rules += static_cast<char>(c);
+    EXPECT_EQ(::pclose(output), 0);
+    EXPECT_TRUE(client().call(Verb::slot_remove, id).done());
+    return rules;
+  };
+  const std::string limited = rules_of(80);
+  for (const char* way : {"hook ingress device \"tap0\"", "hook egress device \"tap0\""})
+    EXPECT_THAT(limited, testing::HasSubstr(way));
+  EXPECT_THAT(limited, testing::HasSubstr("limit rate over 10000000 bytes/second"));
+  EXPECT_EQ(rules_of(0), "");
+}
+
 TEST_F(NodedTest, TwoDaemonsUnderOneUidAreRefused) {
   EXPECT_EQ(run_noded({"--sandboxd-uid", "54321", "--netd-uid", "54321"}), 1);
 }
