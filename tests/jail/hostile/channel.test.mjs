@@ -27,7 +27,7 @@ after(async () => {
 const logSize = () => fs.statSync(`${state}/space.log`).size
 const logSince = (at) => fs.readFileSync(`${state}/space.log`, 'utf8').slice(at).split('\n').filter((line) => line.includes(hostile.sandboxId)).map((line) => JSON.parse(line))
 const ask = (path, limitMs) => fetch(apiUrl + path, { headers, signal: AbortSignal.timeout(limitMs) })
-  .then(async (answer) => `${answer.status} ${(await answer.text()).slice(0, 60).trim()}`, (error) => error.name)
+  .then(async (answer) => `${answer.status} ${(await answer.text()).slice(0, 60).trim()}`).catch((error) => error.name)
 // What the hostile daemon said on its console about the attack, once it is over.
 const report = (name) => space('logs', hostile.sandboxId).split('\n').filter((line) => line.includes(`hostile: ${name} sent`)).at(-1)?.split('hostile: ')[1]
 
@@ -53,12 +53,12 @@ for (const [name, told] of Object.entries(attacks)) {
     let answer
     await memoryBounded(name, boundMib, () => neighbour.during(name, async () => {
       answer = await ask(`/attack/${name}`, 4_000)
-      // The metrics ask the guest; whatever it says, the API answers.
+      // These ask the guest; whatever it says, the API answers within its own bounds.
       if (name.startsWith('call-'))
         await until(async () => {
-          const metrics = await api('GET', `/sandboxes/${hostile.sandboxId}/metrics`)
-          assert.ok(metrics.status < 500, `${metrics.status}`)
-          for (const sample of await metrics.json()) for (const value of Object.values(sample)) assert.ok(typeof value !== 'number' || (value >= 0 && Number.isFinite(value)), JSON.stringify(sample))
+          const stats = await api('GET', `/v1/sandboxes/${hostile.sandboxId}/stats`)
+          answer = `${stats.status} ${(await stats.text()).slice(0, 200)}`
+          assert.ok([200, 409, 502, 503, 504].includes(stats.status), answer)
           return report(name)
         }, 'it was asked', 40_000)
       await until(async () => (await ask('/hello', 5_000)) === '200 hello', 'it is served again', 90_000)
@@ -97,11 +97,11 @@ test('the hostile sandbox is deleted like any other, while it attacks', async ()
 test('guests that attack before they ever answered: create fails, says why and leaves nothing', async () => {
   const before = await quietTable()
   await memoryBounded('boot', boundMib, () => neighbour.during('boot', () => Promise.all([
-    ['boot-flood', /no SYNC message/], ['boot-version', /channel version 65535/], ['boot-mute', /SYNC|deadline|in time/]].map(async ([name, why]) => {
+    ['boot-flood', /no SYNC message/], ['boot-version', /channel version 65535/], ['boot-mute', /in time/]].map(async ([name, why]) => {
     const answer = await api('POST', '/v2/sandboxes', { templateID: `hostile-${name}` })
     const { message } = await answer.json()
     console.log(`# ${name}: ${answer.status} ${message}`)
-    assert.ok(answer.status >= 500, `${answer.status}`)
+    assert.ok(answer.status >= 409, `${answer.status}`)
     assert.match(message, why)
   }))))
   await settled(before)

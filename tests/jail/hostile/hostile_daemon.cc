@@ -131,7 +131,10 @@ class HostileDaemon {
     const Script script = attack_->script(scene_);
     const auto before = wire_.written();
     const bool mute = script.once.empty() && script.again.empty();
-    const Until until = std::chrono::steady_clock::now() + (mute ? Millis(mute_time) : Millis(attack_time));
+    // While it boots the host asks anew all the time, and only the newest question can be answered.
+    const bool short_answer = script.again.empty() && attack_->stage == Stage::boot;
+    const auto time = short_answer ? Millis(100) : mute ? Millis(mute_time) : Millis(attack_time);
+    const Until until = std::chrono::steady_clock::now() + time;
     bool taken =
         script.pause_ms == 0 ? wire_.write(script.once, until, script.reads) : trickle(script, until);
     while (taken && std::chrono::steady_clock::now() < until && wire_.host_is_there()) {

@@ -92,8 +92,9 @@ void look_at_groups(const Scope& scope, Outside& out) {
     if (!type.starts_with("cgroup") || !fs::exists(instance, error)) continue;
     for (const auto& entry : fs::directory_iterator(instance, error)) {
       if (!entry.is_directory(error) || is_own(scope, entry.path())) continue;
-      std::stringstream processes;
-      processes << std::ifstream(entry.path() / "cgroup.procs").rdbuf();
+      std::stringstream processes;  // supervisors of all VMs share a group
+      if (entry.path().filename() != "supervisors")
+        processes << std::ifstream(entry.path() / "cgroup.procs").rdbuf();
       out["group " + entry.path().string()] = processes.str();
     }
   }
