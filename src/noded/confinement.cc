@@ -6,9 +6,9 @@
 #include <cerrno>
 
 #include "confine/seccomp.h"
+#include "confine/vmm_calls.h"
 #include "noded/door.h"
 #include "priv/jail.h"
-#include "priv/vmm_syscalls.h"
 
 namespace space::noded {
 namespace {
@@ -39,7 +39,7 @@ constexpr int of_verbs[] = {
 // Refused rather than fatal: a call that was forgotten fails its verb, and every VM keeps its manager.
 Result<void> allow_system_calls() {
   SPACE_TRY(auto filter, confine::SyscallFilter::make(confine::Otherwise::refuse));
-  SPACE_CHECK(filter.allow(priv::plain_vmm_system_calls()));
+  SPACE_CHECK(filter.allow(confine::plain_vmm_system_calls()));
   SPACE_CHECK(filter.allow(of_verbs));
   return filter.load();
 }

@@ -207,7 +207,8 @@ bool all_read_only(std::string_view mountinfo) {
 
 bool is_vmm_descriptor(std::string_view target) {
   constexpr std::string_view kinds[] = {"socket:[", "pipe:[", "anon_inode:"};
-  constexpr std::string_view files[] = {"/dev/null", "/dev/net/tun", "/dev/kvm", "/memory", "/kernel", "/initramfs"};
+  constexpr std::string_view files[] = {"/dev/null", "/dev/net/tun", "/dev/kvm",
+                                        "/memory",   "/kernel",      "/initramfs"};
   return std::ranges::any_of(kinds, [&](std::string_view kind) { return target.starts_with(kind); }) ||
          std::ranges::find(files, target) != std::end(files) || target.ends_with("/disk.raw");
 }

@@ -16,11 +16,11 @@
 
 #include "base/bytes.h"
 #include "confine/landlock.h"
+#include "confine/vmm_calls.h"
 #include "priv/bundle.h"
 #include "priv/jail_talk.h"
 #include "priv/mount_tree.h"
 #include "priv/process.h"
-#include "priv/vmm_syscalls.h"
 
 namespace space::priv {
 namespace {
@@ -159,7 +159,7 @@ Result<void> restrict_files(const JailSpec& spec) {
 }
 
 Result<void> allow_system_calls(const JailSpec& spec) {
-  return allow_vmm_system_calls(spec.program());
+  return confine::allow_vmm_system_calls(spec.program());
 }
 
 constexpr const char* part_of_every_kernel = "Linux 6.1 or later has it: look for what switched it off";

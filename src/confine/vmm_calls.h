@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 
-namespace space::priv {
+namespace space::confine {
 
 // For the calling process, for good. `program` is the number of the descriptor it will exec, once, by
 // execveat(program, "", ..., AT_EMPTY_PATH); no other exec works.
@@ -16,4 +16,4 @@ Result<void> allow_vmm_system_calls(int program);
 // Those that it may make with any arguments: whoever forks VMMs must be able to make them too.
 std::span<const int> plain_vmm_system_calls();
 
-}  // namespace space::priv
+}  // namespace space::confine

@@ -1,4 +1,4 @@
-#include "priv/vmm_syscalls.h"
+#include "confine/vmm_calls.h"
 
 #include <fcntl.h>
 #include <linux/if_tun.h>
@@ -11,10 +11,8 @@
 
 #include "confine/seccomp.h"
 
-namespace space::priv {
+namespace space::confine {
 namespace {
-
-using confine::SyscallFilter;
 
 constexpr int allowed[] = {
     // descriptors it has, and files of its read-only root
@@ -105,7 +103,7 @@ std::span<const int> plain_vmm_system_calls() {
 }
 
 Result<void> allow_vmm_system_calls(int program) {
-  SPACE_TRY(SyscallFilter filter, SyscallFilter::make(confine::Otherwise::kill));
+  SPACE_TRY(SyscallFilter filter, SyscallFilter::make(Otherwise::kill));
   SPACE_CHECK(filter.allow(allowed));
   SPACE_CHECK(filter.refuse(not_there, ENOSYS));
   SPACE_CHECK(filter.refuse(denied, EACCES));
@@ -119,4 +117,4 @@ Result<void> allow_vmm_system_calls(int program) {
   return filter.load();
 }
 
-}  // namespace space::priv
+}  // namespace space::confine
