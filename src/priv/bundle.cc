@@ -132,6 +132,9 @@ Result<void> remove_other_bundles(const Layout& layout, const std::string& kept)
   SPACE_TRY(const auto names, names_in(layout.bundles()));
   for (const std::string& name : names)
     if (layout.bundles() + "/" + name != kept) SPACE_CHECK(remove_folder(layout.bundles() + "/" + name));
+  SPACE_TRY(const Fd folder, open_fd(layout.bundles(), O_RDONLY | O_DIRECTORY));
+  SPACE_TRY(const auto unfinished, half_made_in(folder.get()));
+  for (const std::string& name : unfinished) SPACE_CHECK(remove_folder(layout.bundles() + "/" + name));
   return {};
 }
 

@@ -170,8 +170,22 @@ Got Client::call(Verb verb, const std::string& sandbox, const std::string& diges
                  std::vector<std::uint64_t> values, std::vector<int> fds) {
   Request message = request(verb, sandbox, digest, values);
   message.sequence = ++sequence_;
+  const auto start = std::chrono::steady_clock::now();
   send(message, fds);
-  return receive();
+  Got got = receive();
+  times_[verb].push_back(
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+  return got;
+}
+
+std::map<Verb, std::vector<double>> Client::times_;
+
+void Client::print_times() {
+  for (auto& [verb, times] : times_) {
+    std::ranges::sort(times);
+    std::printf("# verb %2u: n %4zu, p50 %6.2f ms, p99 %6.2f ms\n", static_cast<unsigned>(verb), times.size(),
+                times[times.size() / 2], times[times.size() * 99 / 100]);
+  }
 }
 
 Listeners::Listeners(const std::string& folder, const std::string& id)

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,10 +36,12 @@ class Client {
   void send_bytes(const std::string& bytes);
   Got receive();  // unavailable at the end of the connection, deadline after 20 s
   void send(const Request& request, const std::vector<int>& fds);
+  static void print_times();  // of every call so far, of all clients: from its sending to its answer
   static Request request(Verb verb, const std::string& sandbox, const std::string& digest,
                          const std::vector<std::uint64_t>& values);
 
  private:
+  static std::map<Verb, std::vector<double>> times_;
   Fd fd_;
   std::uint64_t sequence_ = 0;
 };

@@ -291,6 +291,7 @@ TEST_F(VmmTest, ManyLivesLeakNothing) {
   ASSERT_TRUE(await([&] { return leak_table().starts_with("processes 0,"); })) << leak_table();
   const std::string before = leak_table();
   for (int i = 0; i < 20; ++i) live();
+  Client::print_times();
   EXPECT_TRUE(await([&] { return leak_table() == before; })) << before << "\n" << leak_table();
 }
 
