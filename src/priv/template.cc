@@ -29,7 +29,8 @@ bool exists(int folder, const std::string& name) {
 
 // Only what root alone could have written goes into a template.
 Result<Fd> open_source(int folder, const char* name) {
-  SPACE_TRY(Fd file, open_beneath(folder, name, O_RDONLY));
+  // A pipe of that name would be waited at for ever.
+  SPACE_TRY(Fd file, open_beneath(folder, name, O_RDONLY | O_NONBLOCK));
   struct stat status{};
   if (::fstat(file.get(), &status) != 0) return fail_errno(errno, name);
   if (!S_ISREG(status.st_mode) || status.st_uid != 0 || (status.st_mode & 022) != 0)

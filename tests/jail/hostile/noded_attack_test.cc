@@ -435,6 +435,9 @@ TEST_F(NodedAttackTest, LinksInTheImagesAreNotFollowed) {
   refused("a folder", [&](const fs::path& folder) {
     fs::remove(folder / "vmlinuz"), fs::create_directory(folder / "vmlinuz");
   });
+  refused("a pipe", [&](const fs::path& folder) {
+    fs::remove(folder / "vmlinuz"), ::mkfifo((folder / "vmlinuz").c_str(), 0600);
+  });
   const std::string good = make_image();
   scope_.own.push_back(good);
   EXPECT_EQ(import(good).values[0], 0U) << "one without links is taken";
