@@ -78,11 +78,12 @@ after(() => broken?.stop())
 
 const kernel = () => broken.inside(`echo ${broken.state}/pool/templates/*/vmlinuz`).trim()
 const unlock = (yes) => `btrfs property set ${kernel().replace('/vmlinuz', '')} ro ${yes ? 'false' : 'true'}`
+const qemu = () => broken.inside(`ls -d ${broken.state}/vmm/*`).trim() + '/vmm'
 const faults = [
   ['/dev/net/tun is missing', () => 'mount -t tmpfs none /dev/net', () => 'umount /dev/net', /tun/],
   ['/dev/net/tun cannot be used', () => 'mount --bind /dev/null /dev/net/tun', () => 'umount /dev/net/tun', /tap/],
-  ['the QEMU program is no program', () => 'mount --bind /dev/null /usr/bin/qemu-system-x86_64', () => 'umount /usr/bin/qemu-system-x86_64', /qemu/],
-  ['the QEMU program is broken', () => 'printf x > /tmp/space-no-qemu; chmod 755 /tmp/space-no-qemu; mount --bind /tmp/space-no-qemu /usr/bin/qemu-system-x86_64; rm /tmp/space-no-qemu', () => 'umount /usr/bin/qemu-system-x86_64', /exec/i],
+  ["the node's copy of QEMU is missing", () => `mv ${qemu()} ${qemu()}.away`, () => `mv ${qemu()}.away ${qemu()}`, /vmm/],
+  ["the node's copy of QEMU is broken", () => `mv ${qemu()} ${qemu()}.away; printf x > ${qemu()}; chmod 755 ${qemu()}`, () => `mv ${qemu()}.away ${qemu()}`, /exec/i],
   ["the template's kernel is missing", () => `${unlock(true)}; mv ${kernel()} ${kernel()}.away; ${unlock(false)}`, () => `d=$(dirname ${broken.state}/pool/templates/*/vmlinuz.away); btrfs property set $d ro false; mv $d/vmlinuz.away $d/vmlinuz; btrfs property set $d ro true`, /vmlinuz/],
   ["the template's kernel is garbage", () => `${unlock(true)}; cp ${kernel()} ${kernel()}.away; head -c 100000 /dev/urandom > ${kernel()}; ${unlock(false)}`, () => `d=$(dirname ${broken.state}/pool/templates/*/vmlinuz.away); btrfs property set $d ro false; mv $d/vmlinuz.away $d/vmlinuz; btrfs property set $d ro true`, /VMM|guest|QEMU/],
 ]
@@ -101,3 +102,12 @@ for (const [what, breakIt, mendIt, cause] of faults) {
     await settled(table, broken)
   })
 }
+
+test('the QEMU package is broken while the node runs: its copy goes on', async () => {
+  broken.inside('mount --bind /dev/null /usr/bin/qemu-system-x86_64')
+  try {
+    await works(broken)
+  } finally {
+    broken.inside('umount /usr/bin/qemu-system-x86_64')
+  }
+})
