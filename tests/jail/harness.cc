@@ -161,10 +161,10 @@ void Harness::make_files() {
          "listen");
     cell->bystander = ::fork();
     if (cell->bystander == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       must(::setresgid(cell->uid, cell->uid, cell->uid) == 0 &&
                ::setresuid(cell->uid, cell->uid, cell->uid) == 0,
            "become the bystander");
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of uid would have cleared it
       ::prctl(PR_SET_DUMPABLE, 1);
       for (;;) ::pause();
     }
