@@ -30,11 +30,11 @@ constexpr int of_verbs[] = {
     SCMP_SYS(setpriority), SCMP_SYS(prctl), SCMP_SYS(prlimit64), SCMP_SYS(getrlimit), SCMP_SYS(setrlimit),
     SCMP_SYS(pause),
     // slots and the jail
-    SCMP_SYS(unshare), SCMP_SYS(setns), SCMP_SYS(mount), SCMP_SYS(umount2), SCMP_SYS(pivot_root),
-    SCMP_SYS(open_tree), SCMP_SYS(move_mount), SCMP_SYS(mount_setattr), SCMP_SYS(capget), SCMP_SYS(capset),
-    SCMP_SYS(setgroups), SCMP_SYS(setresuid), SCMP_SYS(setresgid), SCMP_SYS(setuid),
-    SCMP_SYS(landlock_create_ruleset), SCMP_SYS(landlock_add_rule), SCMP_SYS(landlock_restrict_self),
-    SCMP_SYS(execveat)};
+    SCMP_SYS(unshare), SCMP_SYS(setns), SCMP_SYS(sethostname), SCMP_SYS(mount), SCMP_SYS(umount2),
+    SCMP_SYS(pivot_root), SCMP_SYS(open_tree), SCMP_SYS(move_mount), SCMP_SYS(mount_setattr),
+    SCMP_SYS(capget), SCMP_SYS(capset), SCMP_SYS(setgroups), SCMP_SYS(setresuid), SCMP_SYS(setresgid),
+    SCMP_SYS(setuid), SCMP_SYS(landlock_create_ruleset), SCMP_SYS(landlock_add_rule),
+    SCMP_SYS(landlock_restrict_self), SCMP_SYS(execveat)};
 
 // Refused rather than fatal: a call that was forgotten fails its verb, and every VM keeps its manager.
 Result<void> allow_system_calls() {

@@ -88,6 +88,9 @@ Result<void> set_limits(const JailSpec& spec) {
 Result<void> leave_namespaces(const JailSpec&) {
   if (::unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWCGROUP) != 0)
     return fail_errno(errno, "unshare");
+  // The host's own name would still be told by uname.
+  constexpr std::string_view name = "vmm";
+  if (::sethostname(name.data(), name.size()) != 0) return fail_errno(errno, "sethostname");
   return {};
 }
 

@@ -5,6 +5,7 @@
 //   fork    tries to make a child              close    closes its output, as a hostile one may
 //   crash   writes to address 8
 #include <sys/socket.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -22,7 +23,9 @@ std::string report() {
     text += std::string("environment ") + *entry + "\n";
   for (const char* folder : {"/", "/proc", "/etc", "/memory", "/kernel", "/vmm"})
     text += std::string(folder) + (::access(folder, F_OK) == 0 ? " is there\n" : " is not there\n");
-  return text;
+  utsname names{};
+  ::uname(&names);
+  return text + "host " + names.nodename + "\n";
 }
 
 void eat() {

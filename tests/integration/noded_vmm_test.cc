@@ -56,7 +56,7 @@ TEST_F(VmmTest, SeesOnlyWhatItWasGiven) {
   ASSERT_TRUE(launched.done()) << launched.message;
   EXPECT_EQ(listeners.command("report"),
             "environment LC_ALL=C\n/ is there\n/proc is not there\n/etc is not there\n/memory is there\n"
-            "/kernel is there\n/vmm is there\n");
+            "/kernel is there\n/vmm is there\nhost vmm\n");
   const std::filesystem::path process = "/proc/" + std::to_string(launched.values[0]);
   const std::string limits = content_of(process / "limits"), status = content_of(process / "status");
   const auto uid = client().call(Verb::disk_create, id, digest_, {512}).values[0];
