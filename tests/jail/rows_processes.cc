@@ -96,7 +96,7 @@ const char* parent_shown() {
 const char* host_name() {
   utsname names{};
   if (const long answer = call(SYS_uname, address_of(&names)); answer < 0) return outcome(answer);
-  return text_with("length-", static_cast<long>(std::strlen(names.nodename)));
+  return std::strcmp(names.nodename, "vmm") == 0 ? "own" : "another";
 }
 // Under 32 bits, and with the numbers of x32: another table of calls behind the same filter.
 const char* call_of_i386() {
