@@ -31,18 +31,20 @@ const ask = (path, limitMs) => fetch(apiUrl + path, { headers, signal: AbortSign
 // What the hostile daemon said on its console about the attack, once it is over.
 const report = (name) => space('logs', hostile.sandboxId).split('\n').filter((line) => line.includes(`hostile: ${name} sent`)).at(-1)?.split('hostile: ')[1]
 
-const broke = /the peer broke HTTP\/2|the peer closed the connection/ // the last: it was told, and QEMU hung up first
+// Told what it broke, the guest may hang up before the reason is logged: either ends the session.
+const ends = (reason) => new RegExp(`${reason.source}|the peer closed the connection`)
+const broke = ends(/the peer broke HTTP\/2/)
 const silent = /the guest does not answer/
 const attacks = {
   // [attack, what the node's log says of it; nothing: the session outlives it]
   'sync-mute': silent, 'sync-flood': /no SYNC message in \d+ bytes/, 'sync-replay': undefined, 'sync-reflect': /no SYNC message in \d+ bytes/,
   'sync-half': undefined, 'sync-slow': undefined, 'sync-break': broke,
   'h2-length': broke, 'h2-garbage': broke, 'h2-half-frame': undefined, 'h2-slow': undefined, 'h2-mute': silent,
-  'h2-strangers': broke, 'h2-late-answers': undefined, 'h2-own-streams': broke, 'h2-push': broke, 'h2-rapid-reset': /resets streams too often/,
-  'h2-settings': /Flooding was detected|too often/, 'h2-settings-unread': /Flooding was detected|too often/,
-  'h2-ping': /Flooding was detected/, 'h2-ping-unread': /Flooding was detected/, 'h2-priority': /resets streams too often/,
-  'h2-continuation': /Too many CONTINUATION frames/, 'h2-continuation-empty': /Too many CONTINUATION frames/, 'h2-hpack': /header is too long/,
-  'h2-window': /FLOW_CONTROL_ERROR/, 'h2-window-flood': undefined, 'h2-data': undefined, 'h2-goaway': /the peer ended the session/, 'h2-unknown': undefined,
+  'h2-strangers': broke, 'h2-late-answers': undefined, 'h2-own-streams': broke, 'h2-push': broke, 'h2-rapid-reset': ends(/resets streams too often/),
+  'h2-settings': ends(/Flooding was detected|too often/), 'h2-settings-unread': ends(/Flooding was detected|too often/),
+  'h2-ping': ends(/Flooding was detected/), 'h2-ping-unread': ends(/Flooding was detected/), 'h2-priority': ends(/resets streams too often/),
+  'h2-continuation': ends(/Too many CONTINUATION frames/), 'h2-continuation-empty': ends(/Too many CONTINUATION frames/), 'h2-hpack': ends(/header is too long/),
+  'h2-window': ends(/FLOW_CONTROL_ERROR/), 'h2-window-flood': undefined, 'h2-data': undefined, 'h2-goaway': ends(/the peer ended the session/), 'h2-unknown': undefined,
   'call-mute': undefined, 'call-body': undefined, 'call-json': undefined, 'call-numbers': undefined,
   'http-head': undefined, 'http-continue': undefined, 'http-chunk': undefined,
 }
