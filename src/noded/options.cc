@@ -2,9 +2,11 @@
 
 #include <getopt.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
+#include "priv/jail.h"
 #include "priv/pool.h"
 
 namespace space::noded {
@@ -25,6 +27,13 @@ std::optional<Number> number_of(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return number;
+}
+
+// A layer misspelt would be one that nobody may miss, found out by the first sandbox.
+bool is_layer(std::string_view name) {
+  return std::ranges::find(priv::jail_layers(), name, [](const priv::JailLayer& layer) {
+           return std::string_view(layer.name);
+         }) != priv::jail_layers().end();
 }
 
 }  // namespace
@@ -82,6 +91,7 @@ Result<Options> parse_options(int argc, char** argv) {
         break;
       case 'm':
         options.settings.may_miss.emplace_back(optarg);
+        understood = understood && is_layer(optarg);
         break;
       case 'd':
         options.unmount_pool = true;

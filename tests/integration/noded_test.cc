@@ -245,6 +245,12 @@ TEST_F(NodedTest, TwoDaemonsUnderOneUidAreRefused) {
   EXPECT_EQ(run_noded({"--sandboxd-uid", "54321", "--netd-uid", "54321"}), 1);
 }
 
+TEST_F(NodedTest, ALayerThatIsNoneIsRefusedAtTheStart) {
+  EXPECT_EQ(run_noded({"--sandboxd-uid", "54321", "--allow-missing", "landlok"}), 1);
+  start_noded({"--sandboxd-uid", "0", "--allow-missing", "landlock"});
+  EXPECT_TRUE(client().call(Verb::pool_info).done());
+}
+
 // The root process itself: few capabilities, a filter, no tracing, little memory.
 TEST_F(NodedTest, GivesUpWhatNoVerbNeeds) {
   start_noded();
