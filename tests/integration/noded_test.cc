@@ -254,6 +254,8 @@ TEST_F(NodedTest, ALayerThatIsNoneIsRefusedAtTheStart) {
 // The root process itself: few capabilities, a filter, no tracing, little memory.
 TEST_F(NodedTest, GivesUpWhatNoVerbNeeds) {
   start_noded();
+  // It listens, then gives up, then answers.
+  ASSERT_TRUE(client().call(Verb::pool_info).done());
   std::ifstream file("/proc/" + std::to_string(noded_) + "/status");
   std::map<std::string, std::string> status;
   for (std::string line; std::getline(file, line);)
