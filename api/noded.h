@@ -13,7 +13,7 @@
 
 namespace space::noded {
 
-inline constexpr std::uint32_t protocol = 0x53504e01;  // "SPN", version 1
+inline constexpr std::uint32_t protocol = 0x53504e02;  // "SPN", version 2
 
 enum class Verb : std::uint32_t {
   pool_info = 1,    // -> values: free bytes, total bytes
@@ -36,6 +36,15 @@ enum class Verb : std::uint32_t {
   vmm_forget,       // sandbox; removes cgroup and exit record; conflict while it runs
   vmm_open_memory,  // sandbox -> fds: mem, maps and pagemap of its VMM, read only
   vmm_isolation,    // sandbox -> fd: memfd of IsolationRecord[], one a layer, read back from the kernel
+  snapshot_begin,   // sandbox, values[0] = number, values[1] = number of the snapshot of the same sandbox whose
+                    // memory the new one starts from, 0 = the memory the VMM was launched with -> fds: mem.raw
+                    // (read and write), vmstate (write), manifest.json (write), the last two empty. A writable copy of
+                    // the sandbox's subvolume as it is now. Replaces an unfinished one; conflict: it is finished
+  snapshot_finish,  // sandbox, number; durable, read-only, and from now on there. Its files are the caller's to sync
+  snapshot_open,    // sandbox, number -> fds: mem.raw, vmstate, manifest.json, read only. not_found: not finished
+  snapshot_remove,  // sandbox, number; finished or not. Who still reads its memory goes on reading
+  disk_restore,     // sandbox, source, values[0] = number of the source's snapshot -> values[0] = uid. The disk (also
+                    // of a sandbox that had none) becomes the snapshot's. conflict while its VMM runs
 };
 
 // Indices into Request::values for vmm_launch.
@@ -46,6 +55,8 @@ enum LaunchValue {
   launch_tsc_khz,
   launch_disk_mib_per_s /* 0 = no limit */,
   launch_disk_iops /* 0 = no limit */,
+  launch_restore /* 1 = with the memory and the QEMU of the snapshot its disk came from, waiting for
+                    migrate-incoming; not_found: the disk came from no snapshot, or that is gone */,
   launch_value_count
 };
 enum class Accelerator : std::uint32_t { tcg = 0, kvm = 1 };
@@ -65,10 +76,11 @@ struct Request {
   Verb verb;
   std::uint64_t sequence;  // echoed
   char sandbox[24];        // 20 characters, zero-padded; all zero where the verb takes none
+  char source[24];         // another sandbox, likewise
   char digest[72];         // 64 hex characters, zero-padded; all zero where the verb takes none
   std::uint64_t values[values_count];
 };
-static_assert(sizeof(Request) == 176);
+static_assert(sizeof(Request) == 200);
 
 struct Reply {
   std::uint32_t protocol;
@@ -79,11 +91,11 @@ struct Reply {
 };
 static_assert(sizeof(Reply) == 256);
 
-enum class Kind : std::uint32_t { template_, disk, slot, vmm /* running */, vmm_exited };
+enum class Kind : std::uint32_t { template_, disk, slot, vmm /* running */, vmm_exited, snapshot /* finished */ };
 struct ListRecord {
   Kind kind;
   std::uint32_t uid;  // disk: owner
-  std::uint64_t pid;  // vmm; 0 while it begins or ends
+  std::uint64_t number;  // vmm: its pid, 0 while it begins or ends. snapshot: its number
   char id[72];        // sandbox id or digest, zero-padded
 };
 static_assert(sizeof(ListRecord) == 88);
@@ -103,6 +115,7 @@ inline constexpr std::uint64_t disk_mib_min = 512, disk_mib_max = 1024 * 1024;
 inline constexpr std::uint64_t tsc_khz_max = 10'000'000;  // 0 = unknown
 inline constexpr std::uint64_t disk_mib_per_s_max = 100'000, disk_iops_max = 10'000'000;
 inline constexpr std::uint64_t network_mbit_max = 400'000;
+inline constexpr std::uint64_t snapshot_number_max = 1'000'000'000;  // from 1
 inline constexpr std::uint32_t vm_uid_first = 200000, vm_uid_last = 265535;
 
 }  // namespace space::noded

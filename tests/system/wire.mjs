@@ -38,7 +38,12 @@ export class Wire {
 
   // Every connection there is breaks; new ones work.
   cut() {
-    for (const { client, server } of this.pairs) { client.resetAndDestroy(); server.destroy() }
+    for (const { client, server } of this.pairs) {
+      // A socket that is being ended cannot be reset: Node would leave its handle open, and the file would never end.
+      if (client.writableEnded) client.destroy()
+      else client.resetAndDestroy()
+      server.destroy()
+    }
   }
 
   async close() {
