@@ -30,6 +30,7 @@ struct LaunchVmm {
   std::int64_t vcpus = 0;
   std::int64_t memory_mib = 0;
   MachineAccelerator accelerator = MachineAccelerator::tcg;
+  bool restore = false;  // with the memory of the snapshot its disk came from, not running yet
 };
 struct ConnectQmp {};
 struct AttachChannel {};  // to the daemon's first HTTP/2 byte; brings clock and entropy
