@@ -30,6 +30,13 @@ inline constexpr std::array all_states = {
     State::suspending, State::suspended, State::restoring, State::stopped, State::recovering,
     State::lost,       State::failed,    State::deleted};
 
+// Where its memory is. What a state cannot say: a paused sandbox is hot (vmm) or cold (checkpoint).
+enum class MemoryPlace : unsigned char {
+  vmm,         // in its VMM, running or stopped
+  checkpoint,  // in a finished snapshot of its own; a VMM that is there all the same is of no use
+  none,        // dropped: it boots
+};
+
 // What its owner wants it to be.
 enum class Wanted : unsigned char { running, paused, suspended, stopped, deleted };
 
@@ -167,9 +174,23 @@ constexpr bool serves(State state) {
   return state == State::running;
 }
 // A VMM belongs to it; when there is none, it died.
-constexpr bool expects_vmm(State state) {
+constexpr bool expects_vmm(State state, MemoryPlace memory = MemoryPlace::vmm) {
   using enum State;
+  const bool may_rest_without = state == paused || state == resuming;
+  if (may_rest_without && memory != MemoryPlace::vmm) return false;
   return state == running || state == pausing || state == paused || state == resuming || state == suspending;
+}
+// Stands still until somebody asks: its memory or disk is kept.
+constexpr bool rests(State state) {
+  return state == State::paused || state == State::stopped;
+}
+// Rests, or is being woken: what it was before is there still when that is interrupted.
+constexpr bool may_rest(State state) {
+  return rests(state) || state == State::resuming;
+}
+// Being stopped: the end of its VMM is what was wanted.
+constexpr bool is_stop(State state, Wanted wanted) {
+  return state == State::pausing && wanted == Wanted::stopped;
 }
 // Built from parts that are of no use when the work was interrupted half-way.
 constexpr bool half_built(State state) {
@@ -184,6 +205,16 @@ constexpr bool is_end(State state) {
 }
 constexpr bool is_deletion(Wanted wanted) {
   return wanted == Wanted::deleted;
+}
+
+constexpr std::string_view to_string(MemoryPlace place) {
+  constexpr std::array<std::string_view, 3> names = {"vmm", "checkpoint", "none"};
+  return names[static_cast<std::size_t>(place)];
+}
+constexpr std::optional<MemoryPlace> memory_place_from(std::string_view name) {
+  for (std::size_t i = 0; i < 3; ++i)
+    if (to_string(static_cast<MemoryPlace>(i)) == name) return static_cast<MemoryPlace>(i);
+  return std::nullopt;
 }
 
 // What a client of the E2B surface sees. `gone` is 404 with the reason.

@@ -11,12 +11,24 @@ struct Verdict {
   std::string_view cause;
 };
 
+// What it needs is on the pool: a VMM is of no use to it, whether its start, its end or nothing was under
+// way.
+bool keeps_itself(const Recorded& recorded, const Holdings& held) {
+  if (may_rest(recorded.state)) return recorded.memory != MemoryPlace::vmm;
+  return is_stop(recorded.state, recorded.wanted) && !held.vmm;
+}
+
 std::optional<Verdict> judge(const Recorded& recorded, const Holdings& held) {
   if (is_deletion(recorded.wanted) || is_end(recorded.state)) return Verdict{Remedy::finish_deletion, {}};
   // Without the caller's token, which is never written down, a half-built sandbox cannot be completed.
   if (half_built(recorded.state))
     return Verdict{Remedy::mark_failed,
                    "the sandbox manager was restarted while the sandbox was being started"};
+  if (keeps_itself(recorded, held)) {
+    if (held.vmm || held.slot || held.vmm_exit || in_transition(recorded.state))
+      return Verdict{Remedy::release_vmm, {}};
+    return std::nullopt;
+  }
   if (expects_vmm(recorded.state)) {
     if (held.vmm) return Verdict{Remedy::adopt, {}};
     return Verdict{Remedy::mark_failed, "its VMM ended while the sandbox manager was not running"};

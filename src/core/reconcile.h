@@ -17,6 +17,7 @@ namespace space {
 struct Recorded {
   State state = State::creating;
   Wanted wanted = Wanted::running;
+  MemoryPlace memory = MemoryPlace::vmm;
 };
 
 // What the kernel holds of one sandbox.
@@ -31,6 +32,7 @@ struct Holdings {
 enum class Remedy : unsigned char {
   adopt,             // goes on as it is
   finish_deletion,   // remove what is left, then forget it
+  release_vmm,       // end and remove what is left of its VMM; disk and snapshots stay
   mark_failed,       // with the cause, then remove what is left; the record stays
   remove_leftovers,  // of a failed sandbox
   remove_orphan,     // no record of it

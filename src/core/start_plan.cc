@@ -14,12 +14,20 @@ constexpr Millis qmp_limit = 15s;
 // A guest under software emulation boots in 3-4 s, on a crowded machine in many times that.
 constexpr Millis boot_limit = 60s;
 constexpr Millis guest_call_limit = 15s;
+// Its hooks may take 2 s each.
+constexpr Millis wake_limit = 60s;
 
 }  // namespace
 
 StartPlan plan_cold_start(const StartSpec& spec) {
+  StartPlan plan = plan_boot(spec);
+  plan.insert(plan.begin(),
+              {effect::CreateDisk{spec.template_digest, spec.shape.disk_mib}, Undo::remove_disk, verb_limit});
+  return plan;
+}
+
+StartPlan plan_boot(const StartSpec& spec) {
   return {
-      {effect::CreateDisk{spec.template_digest, spec.shape.disk_mib}, Undo::remove_disk, verb_limit},
       {effect::CreateSlot{}, Undo::remove_slot, verb_limit},
       {effect::OpenSockets{}, Undo::remove_sockets, verb_limit},
       {effect::LaunchVmm{spec.shape.vcpus, spec.shape.memory_mib, spec.accelerator}, Undo::end_vmm,
@@ -31,17 +39,45 @@ StartPlan plan_cold_start(const StartSpec& spec) {
   };
 }
 
-std::vector<Undo> undo_everything() {
+StartPlan plan_restored_start(const StartSpec& spec, const SnapshotId& from) {
+  StartPlan plan = plan_resume(spec, from);
+  plan.front().undo = Undo::remove_disk;
+  return plan;
+}
+
+StartPlan plan_resume(const StartSpec& spec, const SnapshotId& from) {
+  return {
+      {effect::RestoreDisk{from.sandbox, from.number}, Undo::none, verb_limit},
+      {effect::CreateSlot{}, Undo::remove_slot, verb_limit},
+      {effect::OpenSockets{}, Undo::remove_sockets, verb_limit},
+      {effect::LaunchVmm{spec.shape.vcpus, spec.shape.memory_mib, spec.accelerator, true}, Undo::end_vmm,
+       verb_limit},
+      {effect::ConnectQmp{}, Undo::none, qmp_limit},
+      {effect::LoadState{from.sandbox, from.number}, Undo::none, qmp_limit},
+      // The guest must run before anybody connects: only then does it see the hang-up (api/channel.md).
+      {effect::Continue{}, Undo::none, qmp_limit},
+      {effect::AttachChannel{}, Undo::close_channel, boot_limit},
+      {effect::WakeGuest{}, Undo::none, wake_limit},
+  };
+}
+
+std::vector<Undo> undo_vmm() {
   std::vector<Undo> undos;
-  for (const Step& step : plan_cold_start({}) | std::views::reverse)
+  for (const Step& step : plan_boot({}) | std::views::reverse)
     if (step.undo != Undo::none) undos.push_back(step.undo);
+  return undos;
+}
+
+std::vector<Undo> undo_everything() {
+  std::vector<Undo> undos = undo_vmm();
+  undos.push_back(Undo::remove_disk);
   return undos;
 }
 
 std::string_view name_of(const Effect& effect) {
   constexpr std::array<std::string_view, std::variant_size_v<Effect>> names = {
-      "create disk", "create network slot", "open sockets", "launch VMM",
-      "connect QMP", "attach channel",      "set identity", "initialise guest"};
+      "create disk", "restore disk", "create network slot", "open sockets", "launch VMM",       "connect QMP",
+      "load state",  "continue",     "attach channel",      "set identity", "initialise guest", "wake guest"};
   return names[effect.index()];
 }
 

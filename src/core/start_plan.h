@@ -4,8 +4,10 @@
 // Effects carry what is needed to repeat them, never a secret: tokens stay with the executor.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -24,6 +26,10 @@ struct CreateDisk {
   std::string template_digest;
   std::int64_t disk_mib = 0;
 };
+struct RestoreDisk {   // of a snapshot
+  std::string source;  // the sandbox it was taken of
+  std::uint64_t number = 0;
+};
 struct CreateSlot {};   // the network namespace and its tap
 struct OpenSockets {};  // QMP and channel, listening, for QEMU to inherit
 struct LaunchVmm {
@@ -33,14 +39,20 @@ struct LaunchVmm {
   bool restore = false;  // with the memory of the snapshot its disk came from, not running yet
 };
 struct ConnectQmp {};
+struct LoadState {  // of the devices, from the same snapshot
+  std::string source;
+  std::uint64_t number = 0;
+};
+struct Continue {};       // the vCPUs
 struct AttachChannel {};  // to the daemon's first HTTP/2 byte; brings clock and entropy
 struct SetIdentity {};    // id and hostname
 struct InitGuest {};      // token, environment, default user
+struct WakeGuest {};  // a restored guest: entropy, clock, identity and all it is told before user code runs
 }  // namespace effect
 
-using Effect =
-    std::variant<effect::CreateDisk, effect::CreateSlot, effect::OpenSockets, effect::LaunchVmm,
-                 effect::ConnectQmp, effect::AttachChannel, effect::SetIdentity, effect::InitGuest>;
+using Effect = std::variant<effect::CreateDisk, effect::RestoreDisk, effect::CreateSlot, effect::OpenSockets,
+                            effect::LaunchVmm, effect::ConnectQmp, effect::LoadState, effect::Continue,
+                            effect::AttachChannel, effect::SetIdentity, effect::InitGuest, effect::WakeGuest>;
 
 // Every undo is idempotent and does nothing where its effect never happened.
 enum class Undo : unsigned char { none, remove_disk, remove_slot, remove_sockets, end_vmm, close_channel };
@@ -60,6 +72,24 @@ struct StartSpec {
 
 // First start of a sandbox, from its template.
 StartPlan plan_cold_start(const StartSpec& spec);
+
+// A snapshot, by the sandbox it was taken of and its number there.
+struct SnapshotId {
+  std::string sandbox;
+  std::uint64_t number = 0;
+  bool operator==(const SnapshotId&) const = default;
+  bool operator<(const SnapshotId& other) const {
+    return std::tie(sandbox, number) < std::tie(other.sandbox, other.number);
+  }
+};
+// First start of a sandbox from a template's checkpoint.
+StartPlan plan_restored_start(const StartSpec& spec, const SnapshotId& from);
+// A cold sandbox goes on from a checkpoint of its own; undone, it is as before.
+StartPlan plan_resume(const StartSpec& spec, const SnapshotId& from);
+// A sandbox boots from the disk it has; undone, it has it still.
+StartPlan plan_boot(const StartSpec& spec);
+// What undoes all that belongs to a VMM and leaves the disk, in reverse order.
+std::vector<Undo> undo_vmm();
 
 // What undoes everything a start may ever have left, in reverse order: the same steps whether a start is
 // unwound, a dead sandbox buried or an orphan removed.

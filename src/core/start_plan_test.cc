@@ -16,6 +16,10 @@ std::size_t position(const StartPlan& plan, std::string_view name) {
   return static_cast<std::size_t>(step - plan.begin());
 }
 
+bool contains(const std::vector<Undo>& undos, Undo wanted) {
+  return std::ranges::find(undos, wanted) != undos.end();
+}
+
 TEST(StartPlan, CarriesTheSpec) {
   const StartPlan plan = plan_cold_start({"7f", {2, 1024, 8192}, MachineAccelerator::kvm});
   const auto& disk = std::get<effect::CreateDisk>(plan[position(plan, "create disk")].effect);
@@ -36,8 +40,13 @@ TEST(StartPlan, WhatTheVmmNeedsComesBeforeIt) {
   EXPECT_EQ(position(plan, "initialise guest"), plan.size() - 1);  // its answer is what a create waits for
 }
 
+std::vector<StartPlan> every_plan() {
+  return {plan_cold_start({}), plan_restored_start({}, {"i", 1}), plan_resume({}, {"i", 1}), plan_boot({})};
+}
+
 TEST(StartPlan, EveryStepIsBounded) {
-  for (const Step& step : plan_cold_start({})) EXPECT_GT(step.limit, Millis(0)) << name_of(step.effect);
+  for (const StartPlan& plan : every_plan())
+    for (const Step& step : plan) EXPECT_GT(step.limit, Millis(0)) << name_of(step.effect);
 }
 
 TEST(StartPlan, EverythingIsUndoneOnceInReverse) {
@@ -46,6 +55,30 @@ TEST(StartPlan, EverythingIsUndoneOnceInReverse) {
     if (step.undo != Undo::none) expected.insert(expected.begin(), step.undo);
   EXPECT_EQ(undo_everything(), expected);
   EXPECT_EQ(std::set(expected.begin(), expected.end()).size(), expected.size());
+}
+
+TEST(StartPlan, OnlyAFirstStartThatFailsTakesTheDiskAlong) {
+  const auto removes_disk = [](const StartPlan& plan) {
+    return std::ranges::any_of(plan, [](const Step& step) { return step.undo == Undo::remove_disk; });
+  };
+  EXPECT_TRUE(removes_disk(plan_cold_start({})));
+  EXPECT_TRUE(removes_disk(plan_restored_start({}, {"i", 1})));
+  EXPECT_FALSE(removes_disk(plan_resume({}, {"i", 1})));
+  EXPECT_FALSE(removes_disk(plan_boot({})));
+  EXPECT_FALSE(contains(undo_vmm(), Undo::remove_disk));
+  EXPECT_TRUE(contains(undo_everything(), Undo::remove_disk));
+}
+
+TEST(StartPlan, ARestoredGuestIsToldAllInOneBeforeAnythingElse) {
+  const StartPlan plan = plan_resume({}, {"source", 7});
+  EXPECT_EQ(std::get<effect::RestoreDisk>(plan.front().effect).number, 7u);
+  EXPECT_TRUE(std::get<effect::LaunchVmm>(plan[position(plan, "launch VMM")].effect).restore);
+  EXPECT_FALSE(
+      std::get<effect::LaunchVmm>(plan_boot({})[position(plan_boot({}), "launch VMM")].effect).restore);
+  EXPECT_LT(position(plan, "restore disk"), position(plan, "launch VMM"));
+  EXPECT_LT(position(plan, "load state"), position(plan, "continue"));
+  EXPECT_LT(position(plan, "continue"), position(plan, "attach channel"));
+  EXPECT_EQ(position(plan, "wake guest"), plan.size() - 1);
 }
 
 TEST(Shape, BoundsAreInclusive) {
