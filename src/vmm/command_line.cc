@@ -14,7 +14,8 @@ constexpr int kvm_fdset = 2;
 std::string kernel_arguments(const MachineSpec& spec) {
   // A panic or reboot ends the VM (-no-reboot), so that the cause is seen at once.
   // Crypto self-tests would cost a sixth of the boot; the packaged kernel passed them when it was built.
-  std::string text = "console=ttyS0 quiet panic=-1 reboot=t pci=off cryptomgr.notests";
+  // A page that is free holds zeros, which a snapshot does not store (init_on_free).
+  std::string text = "console=ttyS0 quiet panic=-1 reboot=t pci=off cryptomgr.notests init_on_free=1";
   // Under TCG a busy host makes timer calibration fail or hang: give the frequency, skip the check.
   if (spec.accelerator == Accelerator::tcg) {
     text += fmt::format(" no_timer_check tsc=reliable tsc_early_khz={}", spec.tsc_khz);
@@ -42,7 +43,9 @@ void add_machine(Arguments& out, const MachineSpec& spec) {
   // machine, where its stray interrupt once hit vector 0.
   out.add("-machine",
           "microvm,acpi=on,isa-serial=on,rtc=on,pic=off,pit=off,memory-backend=ram0,mem-merge=off,"
-          "dump-guest-core=off");
+          "dump-guest-core=off,suppress-vmdesc=on");
+  // A saved device state has neither this section nor the description above, and a loader would ask for both.
+  out.add("-global", "migration.send-configuration=off");
   out.add("-global", "virtio-mmio.force-legacy=false");  // virtio 1.0
   out.add("-nodefaults");
   out.add("-no-user-config");
@@ -117,6 +120,10 @@ std::vector<std::string> command_line(const MachineSpec& spec) {
   add_memory_and_boot(out, spec);
   add_channels(out, spec.fds);
   add_devices(out, spec);
+  if (spec.incoming) {
+    out.add("-S");
+    out.add("-incoming", "defer");
+  }
   return out.take();
 }
 

@@ -12,6 +12,10 @@ namespace space::vmm {
 
 enum class Accelerator : std::uint8_t { tcg, kvm };
 
+// Raised with every change of what a saved device state belongs to: machine, devices, their order and
+// options, the processor. A snapshot is restored on the revision it was saved on only.
+inline constexpr int machine_revision = 1;
+
 // The numbers under which QEMU finds its descriptors after exec. Each is >= 3, distinct, and not
 // close-on-exec.
 struct InheritedFds {
@@ -43,6 +47,9 @@ struct MachineSpec {
   std::uint32_t tsc_khz =
       0;  // of the host; used with Accelerator::tcg only, where a boot under load needs it
   DiskLimits disk_limits;
+  // Boots nothing: waits for migrate-incoming, which brings the devices of a snapshot to its memory. The rest
+  // of the line is the same, so that each loads what the other saved.
+  bool incoming = false;
   InheritedFds fds;
   BootFiles files;
 };

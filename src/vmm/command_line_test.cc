@@ -21,13 +21,18 @@ MachineSpec spec_of(Accelerator accelerator) {
   return spec;
 }
 
-// The whole text: a change of the machine is a change of what old checkpoints can be restored on.
+// The whole text: a change of the machine is a change of what old snapshots can be restored on. Who changes a
+// line of it that a saved device state depends on raises the revision.
 TEST(CommandLine, UnderTcg) {
-  EXPECT_EQ(joined(spec_of(Accelerator::tcg)), R"(qemu-system-x86_64
+  EXPECT_EQ(fmt::format("revision {}\n{}", machine_revision, joined(spec_of(Accelerator::tcg))),
+            R"(revision 1
+qemu-system-x86_64
 -name
 space
 -machine
-microvm,acpi=on,isa-serial=on,rtc=on,pic=off,pit=off,memory-backend=ram0,mem-merge=off,dump-guest-core=off
+microvm,acpi=on,isa-serial=on,rtc=on,pic=off,pit=off,memory-backend=ram0,mem-merge=off,dump-guest-core=off,suppress-vmdesc=on
+-global
+migration.send-configuration=off
 -global
 virtio-mmio.force-legacy=false
 -nodefaults
@@ -52,7 +57,7 @@ memory-backend-file,id=ram0,size=1024M,mem-path=/memory,share=off,readonly=on,ro
 -initrd
 /initramfs
 -append
-console=ttyS0 quiet panic=-1 reboot=t pci=off cryptomgr.notests no_timer_check tsc=reliable tsc_early_khz=2596132
+console=ttyS0 quiet panic=-1 reboot=t pci=off cryptomgr.notests init_on_free=1 no_timer_check tsc=reliable tsc_early_khz=2596132
 -chardev
 socket,id=qmp,fd=3,server=on,wait=off
 -mon
@@ -100,6 +105,15 @@ TEST(CommandLine, UnderKvmDiffersInAcceleratorCpuAndTimerOnly) {
           "-add-fd\nfd=7,set=2\n-accel\nkvm,device=/dev/fdset/2\n-cpu\nhost\n");
   replace(" no_timer_check tsc=reliable tsc_early_khz=2596132", "");
   EXPECT_EQ(joined(spec_of(Accelerator::kvm)), expected);
+}
+
+TEST(CommandLine, OneThatWaitsForASnapshotDiffersAtItsEndOnly) {
+  for (const Accelerator accelerator : {Accelerator::tcg, Accelerator::kvm}) {
+    MachineSpec spec = spec_of(accelerator);
+    const std::string saving = joined(spec);
+    spec.incoming = true;
+    EXPECT_EQ(joined(spec), saving + "\n-S\n-incoming\ndefer");
+  }
 }
 
 }  // namespace
