@@ -36,15 +36,18 @@ enum class Verb : std::uint32_t {
   vmm_forget,       // sandbox; removes cgroup and exit record; conflict while it runs
   vmm_open_memory,  // sandbox -> fds: mem, maps and pagemap of its VMM, read only
   vmm_isolation,    // sandbox -> fd: memfd of IsolationRecord[], one a layer, read back from the kernel
-  snapshot_begin,   // sandbox, values[0] = number, values[1] = number of the snapshot of the same sandbox whose
-                    // memory the new one starts from, 0 = the memory the VMM was launched with -> fds: mem.raw
-                    // (read and write), vmstate (write), manifest.json (write), the last two empty. A writable copy of
-                    // the sandbox's subvolume as it is now. Replaces an unfinished one; conflict: it is finished
-  snapshot_finish,  // sandbox, number; durable, read-only, and from now on there. Its files are the caller's to sync
-  snapshot_open,    // sandbox, number -> fds: mem.raw, vmstate, manifest.json, read only. not_found: not finished
+  snapshot_begin,   // sandbox, values[0] = number, values[1] = number of the snapshot of the same sandbox
+                   // whose memory the new one starts from, 0 = the memory the VMM was launched with -> fds:
+                   // mem.raw (read and write), vmstate (write), manifest.json (write), the last two empty. A
+                   // writable copy of the sandbox's subvolume as it is now. Replaces an unfinished one;
+                   // conflict: it is finished
+  snapshot_finish,  // sandbox, number; durable, read-only, and from now on there. Its files are the caller's
+                    // to sync
+  snapshot_open,    // sandbox, number -> fds: mem.raw, vmstate, manifest.json, read only. not_found: not
+                    // finished
   snapshot_remove,  // sandbox, number; finished or not. Who still reads its memory goes on reading
-  disk_restore,     // sandbox, source, values[0] = number of the source's snapshot -> values[0] = uid. The disk (also
-                    // of a sandbox that had none) becomes the snapshot's. conflict while its VMM runs
+  disk_restore,  // sandbox, source, values[0] = number of the source's snapshot -> values[0] = uid. The disk
+                 // (also of a sandbox that had none) becomes the snapshot's. conflict while its VMM runs
 };
 
 // Indices into Request::values for vmm_launch.
@@ -56,7 +59,8 @@ enum LaunchValue {
   launch_disk_mib_per_s /* 0 = no limit */,
   launch_disk_iops /* 0 = no limit */,
   launch_restore /* 1 = with the memory and the QEMU of the snapshot its disk came from, waiting for
-                    migrate-incoming; not_found: the disk came from no snapshot, or that is gone */,
+                    migrate-incoming; not_found: the disk came from no snapshot, or that is gone */
+  ,
   launch_value_count
 };
 enum class Accelerator : std::uint32_t { tcg = 0, kvm = 1 };
@@ -91,12 +95,19 @@ struct Reply {
 };
 static_assert(sizeof(Reply) == 256);
 
-enum class Kind : std::uint32_t { template_, disk, slot, vmm /* running */, vmm_exited, snapshot /* finished */ };
+enum class Kind : std::uint32_t {
+  template_,
+  disk,
+  slot,
+  vmm /* running */,
+  vmm_exited,
+  snapshot /* finished */
+};
 struct ListRecord {
   Kind kind;
-  std::uint32_t uid;  // disk: owner
+  std::uint32_t uid;     // disk: owner
   std::uint64_t number;  // vmm: its pid, 0 while it begins or ends. snapshot: its number
-  char id[72];        // sandbox id or digest, zero-padded
+  char id[72];           // sandbox id or digest, zero-padded
 };
 static_assert(sizeof(ListRecord) == 88);
 

@@ -97,6 +97,36 @@ constexpr VerbShape shapes[] = {
      .clients = by_sandboxd,
      .sandbox = true,
      .capabilities = other_processes},
+    {.verb = Verb::snapshot_begin,
+     .name = "snapshot_begin",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .values = 2,
+     .capabilities = subvolumes},
+    {.verb = Verb::snapshot_finish,
+     .name = "snapshot_finish",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .values = 1},
+    {.verb = Verb::snapshot_open,
+     .name = "snapshot_open",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .values = 1,
+     .at_once = true},
+    {.verb = Verb::snapshot_remove,
+     .name = "snapshot_remove",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .values = 1,
+     .capabilities = subvolumes},
+    {.verb = Verb::disk_restore,
+     .name = "disk_restore",
+     .clients = by_sandboxd,
+     .sandbox = true,
+     .source = true,
+     .values = 1,
+     .capabilities = subvolumes | cap(CAP_CHOWN)},
 };
 
 // The text of a zero-padded field: ends at the first zero, after which only zeros may follow.
@@ -116,26 +146,40 @@ Result<std::string> admit_text(std::span<const char> field, const char* name, bo
   return text;
 }
 
-Result<void> admit_value(std::uint64_t value, const char* name, std::uint64_t min, std::uint64_t max) {
-  if (value >= min && value <= max) return {};
-  return fail(Code::invalid_argument, "{} is {}, must be {} to {}", name, value, min, max);
-}
+struct Bound {
+  Verb verb;
+  unsigned index;
+  const char* name;
+  std::uint64_t min, max;
+};
+constexpr Bound bounds[] = {
+    {Verb::disk_create, 0, "disk size in MiB", disk_mib_min, disk_mib_max},
+    {Verb::disk_restore, 0, "number of a snapshot", 1, snapshot_number_max},
+    {Verb::slot_create, 0, "network limit in Mbit/s", 0, network_mbit_max},
+    {Verb::vmm_launch, launch_vcpus, "number of vCPUs", 1, vcpus_max},
+    {Verb::vmm_launch, launch_memory_mib, "memory in MiB", memory_mib_min, memory_mib_max},
+    {Verb::vmm_launch, launch_accelerator, "accelerator", 0, static_cast<std::uint64_t>(Accelerator::kvm)},
+    {Verb::vmm_launch, launch_tsc_khz, "TSC frequency in kHz", 0, tsc_khz_max},
+    {Verb::vmm_launch, launch_disk_mib_per_s, "disk limit in MiB/s", 0, disk_mib_per_s_max},
+    {Verb::vmm_launch, launch_disk_iops, "disk limit in operations/s", 0, disk_iops_max},
+    {Verb::vmm_launch, launch_restore, "restore", 0, 1},
+    {Verb::snapshot_begin, 0, "number of a snapshot", 1, snapshot_number_max},
+    {Verb::snapshot_begin, 1, "number of the previous snapshot", 0, snapshot_number_max},
+    {Verb::snapshot_finish, 0, "number of a snapshot", 1, snapshot_number_max},
+    {Verb::snapshot_open, 0, "number of a snapshot", 1, snapshot_number_max},
+    {Verb::snapshot_remove, 0, "number of a snapshot", 1, snapshot_number_max},
+};
 
 Result<void> admit_values(const VerbShape& shape, std::span<const std::uint64_t, values_count> values) {
   for (std::size_t i = shape.values; i < values.size(); ++i)
     if (values[i] != 0) return fail(Code::invalid_argument, "{} takes {} values", shape.name, shape.values);
-  if (shape.verb == Verb::disk_create)
-    return admit_value(values[0], "disk size in MiB", disk_mib_min, disk_mib_max);
-  if (shape.verb == Verb::slot_create)
-    return admit_value(values[0], "network limit in Mbit/s", 0, network_mbit_max);
-  if (shape.verb != Verb::vmm_launch) return {};
-  SPACE_CHECK(admit_value(values[launch_vcpus], "number of vCPUs", 1, vcpus_max));
-  SPACE_CHECK(admit_value(values[launch_memory_mib], "memory in MiB", memory_mib_min, memory_mib_max));
-  SPACE_CHECK(admit_value(values[launch_accelerator], "accelerator", 0,
-                          static_cast<std::uint64_t>(Accelerator::kvm)));
-  SPACE_CHECK(admit_value(values[launch_tsc_khz], "TSC frequency in kHz", 0, tsc_khz_max));
-  SPACE_CHECK(admit_value(values[launch_disk_mib_per_s], "disk limit in MiB/s", 0, disk_mib_per_s_max));
-  return admit_value(values[launch_disk_iops], "disk limit in operations/s", 0, disk_iops_max);
+  for (const Bound& bound : bounds) {
+    const std::uint64_t value = values[bound.index];
+    if (bound.verb == shape.verb && (value < bound.min || value > bound.max))
+      return fail(Code::invalid_argument, "{} is {}, must be {} to {}", bound.name, value, bound.min,
+                  bound.max);
+  }
+  return {};
 }
 
 }  // namespace
@@ -180,8 +224,10 @@ Result<Call> Gate::admit(std::span<const std::byte> datagram, std::size_t descri
                 descriptors);
   Call call{.verb = request.verb, .sequence = request.sequence};
   SPACE_TRY(std::string sandbox, admit_text(request.sandbox, "sandbox", shape->sandbox, is_sandbox_id));
+  SPACE_TRY(std::string source, admit_text(request.source, "source", shape->source, is_sandbox_id));
   SPACE_TRY(std::string digest, admit_text(request.digest, "digest", shape->digest, is_digest));
   if (shape->sandbox) call.sandbox = priv::SandboxPermit(std::move(sandbox));
+  if (shape->source) call.source = priv::SandboxPermit(std::move(source));
   if (shape->digest) call.template_ = priv::TemplatePermit(std::move(digest));
   SPACE_CHECK(admit_values(*shape, request.values));
   std::ranges::copy(request.values, call.values.begin());

@@ -25,6 +25,7 @@ struct Call {
   Verb verb;
   std::uint64_t sequence;
   std::optional<priv::SandboxPermit> sandbox;     // where the verb takes one
+  std::optional<priv::SandboxPermit> source;      // the same
   std::optional<priv::TemplatePermit> template_;  // the same
   std::array<std::uint64_t, values_count> values;
 
@@ -43,6 +44,7 @@ struct VerbShape {
   const char* name;
   unsigned clients;
   bool sandbox = false;
+  bool source = false;
   bool digest = false;
   unsigned values = 0;            // the first ones; the rest are zero
   unsigned descriptors = 0;       // exactly

@@ -15,13 +15,20 @@ namespace space::noded {
 namespace {
 
 const std::string sandbox = "i0123456789abcdefghi";
+const std::string source = "isourceofarestoredxx";
 const std::string digest(64, 'a');
 
-constexpr Verb all_verbs[] = {
-    Verb::pool_info,       Verb::list,        Verb::template_import, Verb::template_open,
-    Verb::template_remove, Verb::disk_create, Verb::disk_remove,     Verb::slot_create,
-    Verb::slot_remove,     Verb::vmm_launch,  Verb::vmm_open,        Verb::vmm_kill,
-    Verb::vmm_exit,        Verb::vmm_forget,  Verb::vmm_open_memory, Verb::vmm_isolation};
+constexpr Verb all_verbs[] = {Verb::pool_info,       Verb::list,
+                              Verb::template_import, Verb::template_open,
+                              Verb::template_remove, Verb::disk_create,
+                              Verb::disk_remove,     Verb::slot_create,
+                              Verb::slot_remove,     Verb::vmm_launch,
+                              Verb::vmm_open,        Verb::vmm_kill,
+                              Verb::vmm_exit,        Verb::vmm_forget,
+                              Verb::vmm_open_memory, Verb::vmm_isolation,
+                              Verb::snapshot_begin,  Verb::snapshot_finish,
+                              Verb::snapshot_open,   Verb::snapshot_remove,
+                              Verb::disk_restore};
 
 template <std::size_t size>
 void put(char (&field)[size], std::string_view text) {
@@ -34,7 +41,10 @@ Request valid(Verb verb) {
   Request request{.protocol = protocol, .verb = verb, .sequence = 7};
   const VerbShape* shape = shape_of(verb);
   if (shape->sandbox) put(request.sandbox, sandbox);
+  if (shape->source) put(request.source, source);
   if (shape->digest) put(request.digest, digest);
+  if (std::string_view(shape->name).starts_with("snapshot") || verb == Verb::disk_restore)
+    request.values[0] = 1;
   if (verb == Verb::disk_create) request.values[0] = 4096;
   if (verb == Verb::vmm_launch) {
     request.values[launch_vcpus] = 1;
@@ -61,8 +71,10 @@ TEST(Door, AdmitsAValidRequestOfEveryVerb) {
     EXPECT_EQ(call->verb, verb);
     EXPECT_EQ(call->sequence, 7U);
     EXPECT_EQ(call->sandbox.has_value(), shape_of(verb)->sandbox);
+    EXPECT_EQ(call->source.has_value(), shape_of(verb)->source);
     EXPECT_EQ(call->template_.has_value(), shape_of(verb)->digest);
     if (call->sandbox) EXPECT_EQ(call->sandbox->id(), sandbox);
+    if (call->source) EXPECT_EQ(call->source->id(), source);
     if (call->template_) EXPECT_EQ(call->template_->digest(), digest);
   }
 }
@@ -130,7 +142,7 @@ TEST(Door, RefusesEveryOtherProtocolAndVerb) {
   Request request = valid(Verb::list);
   request.protocol ^= 1;
   EXPECT_THAT(refusal(request), testing::HasSubstr("protocol"));
-  for (const std::uint32_t number : {0U, 17U, 0xffffffffU}) {
+  for (const std::uint32_t number : {0U, 22U, 0xffffffffU}) {
     request = valid(Verb::list);
     request.verb = static_cast<Verb>(number);
     EXPECT_THAT(refusal(request), testing::HasSubstr("no verb"));
@@ -152,6 +164,9 @@ TEST(Door, RefusesAFieldTheVerbDoesNotTakeAndWantsTheOneItTakes) {
     put(request.sandbox, shape_of(verb)->sandbox ? "" : sandbox);
     EXPECT_FALSE(admitted(request)) << shape_of(verb)->name;
     request = valid(verb);
+    put(request.source, shape_of(verb)->source ? "" : source);
+    EXPECT_FALSE(admitted(request)) << shape_of(verb)->name;
+    request = valid(verb);
     put(request.digest, shape_of(verb)->digest ? "" : digest);
     EXPECT_FALSE(admitted(request)) << shape_of(verb)->name;
   }
@@ -163,6 +178,10 @@ TEST(Door, RefusesEveryIdThatIsNotOne) {
                                       "i0123456789abcdefgh/", ".", "..", "i01234567 9abcdefghi"}) {
     Request request = valid(Verb::vmm_kill);
     put(request.sandbox, text);
+    EXPECT_FALSE(admitted(request)) << text;
+    request = valid(Verb::disk_restore);
+    EXPECT_TRUE(admitted(request));
+    put(request.source, text);
     EXPECT_FALSE(admitted(request)) << text;
   }
   for (const std::string_view text : {"aaaa", "../aaa", ""}) {
@@ -198,6 +217,13 @@ TEST(Door, HoldsEveryValueWithinItsBounds) {
                 {Verb::vmm_launch, launch_tsc_khz, 0, tsc_khz_max},
                 {Verb::vmm_launch, launch_disk_mib_per_s, 0, disk_mib_per_s_max},
                 {Verb::vmm_launch, launch_disk_iops, 0, disk_iops_max},
+                {Verb::vmm_launch, launch_restore, 0, 1},
+                {Verb::snapshot_begin, 0, 1, snapshot_number_max},
+                {Verb::snapshot_begin, 1, 0, snapshot_number_max},
+                {Verb::snapshot_finish, 0, 1, snapshot_number_max},
+                {Verb::snapshot_open, 0, 1, snapshot_number_max},
+                {Verb::snapshot_remove, 0, 1, snapshot_number_max},
+                {Verb::disk_restore, 0, 1, snapshot_number_max},
                 {Verb::slot_create, 0, 0, network_mbit_max}};
   for (const auto& bound : bounds) {
     Request request = valid(bound.verb);

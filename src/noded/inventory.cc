@@ -39,7 +39,8 @@ Result<std::vector<ListRecord>> take_inventory(const priv::Layout& layout, const
     const priv::VmmStatus status = priv::vmm_status(layout, id);
     if (status.state == priv::VmmState::none) continue;
     ListRecord record = record_of(priv::holds_processes(status.state) ? Kind::vmm : Kind::vmm_exited, id);
-    if (status.state == priv::VmmState::running) record.pid = static_cast<std::uint64_t>(status.process.pid);
+    if (status.state == priv::VmmState::running)
+      record.number = static_cast<std::uint64_t>(status.process.pid);
     records.push_back(record);
   }
   return records;

@@ -187,6 +187,12 @@ Result<Answer> Verbs::carry_out(const Call& call) const {
       return open_memory(*call.sandbox);
     case Verb::vmm_isolation:
       return isolation(*call.sandbox);
+    case Verb::snapshot_begin:
+    case Verb::snapshot_finish:
+    case Verb::snapshot_open:
+    case Verb::snapshot_remove:
+    case Verb::disk_restore:
+      return fail(Code::unavailable, "this node makes no snapshots");
     case Verb::template_import:
     case Verb::vmm_launch:
       break;  // answered by run

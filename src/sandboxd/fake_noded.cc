@@ -56,21 +56,23 @@ Result<std::optional<Incoming>> receive(int socket) {
   return incoming;
 }
 
-void send(int socket, const noded::Reply& reply, const Fd& fd) {
+void send(int socket, const noded::Reply& reply, const std::vector<Fd>& fds) {
   iovec data{const_cast<noded::Reply*>(&reply), sizeof reply};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)] = {};
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  if (fd) {
+  if (!fds.empty()) {
     message.msg_control = control;
-    message.msg_controllen = sizeof control;
+    message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
     cmsghdr* header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    const int number = fd.get();
-    std::memcpy(CMSG_DATA(header), &number, sizeof number);
+    header->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
+    for (std::size_t i = 0; i < fds.size(); ++i) {
+      const int number = fds[i].get();
+      std::memcpy(CMSG_DATA(header) + i * sizeof number, &number, sizeof number);
+    }
   }
   ::sendmsg(socket, &message, MSG_NOSIGNAL);
 }
@@ -140,8 +142,7 @@ Task<void> FakeNoded::serve(Fd socket, std::shared_ptr<int> generation) {
       std::memcpy(reply.message, answer.error().message.data(),
                   std::min(answer.error().message.size(), sizeof reply.message - 1));
     }
-    const Fd none;
-    if (*generation == mine) send(socket.get(), reply, answer ? std::as_const(answer->fd) : none);
+    if (*generation == mine) send(socket.get(), reply, answer ? std::move(answer->fds) : std::vector<Fd>());
   }
 }
 
@@ -159,14 +160,14 @@ Result<FakeNoded::Answer> FakeNoded::carry_out(const noded::Request& request, st
       templates.insert(digest);
       int ends[2];
       if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
-      answer.fd.reset(ends[0]);
+      answer.fds.emplace_back(ends[0]);
       const Fd writer(ends[1]);
       if (!write_all(writer.get(), as_bytes(std::string_view("\0", 1)))) std::abort();
       return answer;
     }
     case Verb::template_open:
       if (!templates.contains(digest)) return fail(Code::not_found, "no such template");
-      answer.fd = memory_file(R"({"format":1,"name":"base"})");
+      answer.fds.push_back(memory_file(R"({"format":1,"name":"base"})"));
       return answer;
     case Verb::template_remove:
       templates.erase(digest);
@@ -197,7 +198,7 @@ Result<FakeNoded::Answer> FakeNoded::carry_out(const noded::Request& request, st
     case Verb::vmm_open:
       if (!runs) return fail(Code::not_found, "no VMM runs");
       answer.values[0] = 4242;
-      answer.fd = held.vm->pidfd();
+      answer.fds.push_back(held.vm->pidfd());
       break;
     case Verb::vmm_kill:
       if (runs) held.vm->die(9);
@@ -213,7 +214,7 @@ Result<FakeNoded::Answer> FakeNoded::carry_out(const noded::Request& request, st
       break;
     case Verb::vmm_isolation:
       if (!runs) return fail(Code::not_found, "no VMM runs");
-      answer.fd = memory_file(isolation);
+      answer.fds.push_back(memory_file(isolation));
       break;
     default:
       return fail(Code::invalid_argument, "unknown verb");
@@ -227,7 +228,7 @@ Result<FakeNoded::Answer> FakeNoded::launch(Held& held, std::vector<Fd> fds) {
   if (!held.vm) held.vm = FakeVm::launch(executor_, std::move(fds[0]), std::move(fds[1]), behaviour);
   Answer answer;
   answer.values[0] = 4242;
-  answer.fd = held.vm->pidfd();
+  answer.fds.push_back(held.vm->pidfd());
   return answer;
 }
 
@@ -246,7 +247,7 @@ Result<FakeNoded::Answer> FakeNoded::list() const {
     if (held.vm) add(held.vm->running() ? noded::Kind::vmm : noded::Kind::vmm_exited, id);
   }
   Answer answer;
-  answer.fd = memory_file(content);
+  answer.fds.push_back(memory_file(content));
   return answer;
 }
 

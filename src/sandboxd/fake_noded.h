@@ -46,7 +46,7 @@ class FakeNoded {
  private:
   struct Answer {
     std::uint64_t values[noded::values_count] = {};
-    Fd fd;
+    std::vector<Fd> fds;
   };
   Task<void> listen(std::shared_ptr<int> generation);
   Task<void> serve(Fd socket, std::shared_ptr<int> generation);

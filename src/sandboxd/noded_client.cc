@@ -102,6 +102,9 @@ void add(KernelHoldings& holdings, const noded::ListRecord& record) {
     case noded::Kind::vmm_exited:
       holdings.sandboxes[id].vmm_exit = true;
       break;
+    case noded::Kind::snapshot:
+      holdings.snapshots[id].push_back(record.number);
+      break;
   }
 }
 
@@ -123,7 +126,7 @@ NodedClient::~NodedClient() {
 }
 
 Task<Result<NodedClient::Answer>> NodedClient::call(noded::Request request, std::vector<int> fds,
-                                                    Deadline deadline) {
+                                                    std::size_t expected, Deadline deadline) {
   while (true) {
     if (!link_ || link_->broken()) link_ = NodedLink::connect(executor_, socket_path_);
     if (!link_) {
@@ -140,24 +143,27 @@ Task<Result<NodedClient::Answer>> NodedClient::call(noded::Request request, std:
     if (received->reply.status != 0) co_return std::unexpected(error_of(received->reply));
     Answer answer;
     std::ranges::copy(received->reply.values, answer.values);
-    answer.fd = std::move(received->fd);
+    answer.fds = std::move(received->fds);
+    if (answer.fds.size() != expected)
+      co_return fail(Code::internal, "the node manager answered with {} descriptors, not {}",
+                     answer.fds.size(), expected);
     co_return answer;
   }
 }
 
 Task<Result<void>> NodedClient::command(noded::Request request, Deadline deadline) {
-  SPACE_CO_CHECK(co_await call(request, {}, deadline));
+  SPACE_CO_CHECK(co_await call(request, {}, 0, deadline));
   co_return Result<void>();
 }
 
 Task<Result<PoolInfo>> NodedClient::pool_info(Deadline deadline) {
-  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::pool_info), {}, deadline));
+  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::pool_info), {}, 0, deadline));
   co_return PoolInfo{answer.values[0], answer.values[1]};
 }
 
 Task<Result<KernelHoldings>> NodedClient::list(Deadline deadline) {
-  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::list), {}, deadline));
-  SPACE_CO_TRY(const std::string content, read_whole(answer.fd, list_limit_bytes));
+  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::list), {}, 1, deadline));
+  SPACE_CO_TRY(const std::string content, read_whole(answer.fds[0], list_limit_bytes));
   KernelHoldings holdings;
   for (std::size_t at = 0; at + sizeof(noded::ListRecord) <= content.size();
        at += sizeof(noded::ListRecord)) {
@@ -165,18 +171,19 @@ Task<Result<KernelHoldings>> NodedClient::list(Deadline deadline) {
     std::memcpy(&record, content.data() + at, sizeof record);
     add(holdings, record);
   }
+  for (auto& [id, numbers] : holdings.snapshots) std::ranges::sort(numbers);
   co_return holdings;
 }
 
 Task<Result<void>> NodedClient::template_import(std::string digest, Deadline deadline) {
-  SPACE_CO_TRY(Answer answer, co_await call(request(Verb::template_import, {}, digest), {}, deadline));
-  co_return co_await with_deadline(await_outcome(std::move(answer.fd), "import template " + digest), deadline,
-                                   "import of template " + digest);
+  SPACE_CO_TRY(Answer answer, co_await call(request(Verb::template_import, {}, digest), {}, 1, deadline));
+  co_return co_await with_deadline(await_outcome(std::move(answer.fds[0]), "import template " + digest),
+                                   deadline, "import of template " + digest);
 }
 
 Task<Result<std::string>> NodedClient::template_manifest(std::string digest, Deadline deadline) {
-  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::template_open, {}, digest), {}, deadline));
-  co_return read_whole(answer.fd, manifest_limit_bytes);
+  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::template_open, {}, digest), {}, 1, deadline));
+  co_return read_whole(answer.fds[0], manifest_limit_bytes);
 }
 
 Task<Result<void>> NodedClient::template_remove(std::string digest, Deadline deadline) {
@@ -192,6 +199,14 @@ Task<Result<void>> NodedClient::disk_create(std::string id, std::string digest, 
 
 Task<Result<void>> NodedClient::disk_remove(std::string id, Deadline deadline) {
   return command(request(Verb::disk_remove, id), deadline);
+}
+
+Task<Result<void>> NodedClient::disk_restore(std::string id, std::string source, std::uint64_t number,
+                                             Deadline deadline) {
+  auto message = request(Verb::disk_restore, id);
+  put(message.source, source);
+  message.values[0] = number;
+  return command(message, deadline);
 }
 
 Task<Result<void>> NodedClient::slot_create(std::string id, Deadline deadline) {
@@ -214,13 +229,14 @@ Task<Result<Vmm>> NodedClient::vmm_launch(std::string id, effect::LaunchVmm mach
   message.values[noded::launch_tsc_khz] = tsc_khz;
   message.values[noded::launch_disk_mib_per_s] = static_cast<std::uint64_t>(limits_.disk_mib_per_s);
   message.values[noded::launch_disk_iops] = static_cast<std::uint64_t>(limits_.disk_iops);
-  SPACE_CO_TRY(Answer answer, co_await call(message, {qmp_listener, channel_listener}, deadline));
-  co_return Vmm{std::move(answer.fd), static_cast<pid_t>(answer.values[0])};
+  message.values[noded::launch_restore] = machine.restore ? 1 : 0;
+  SPACE_CO_TRY(Answer answer, co_await call(message, {qmp_listener, channel_listener}, 1, deadline));
+  co_return Vmm{std::move(answer.fds[0]), static_cast<pid_t>(answer.values[0])};
 }
 
 Task<Result<Vmm>> NodedClient::vmm_open(std::string id, Deadline deadline) {
-  SPACE_CO_TRY(Answer answer, co_await call(request(Verb::vmm_open, id), {}, deadline));
-  co_return Vmm{std::move(answer.fd), static_cast<pid_t>(answer.values[0])};
+  SPACE_CO_TRY(Answer answer, co_await call(request(Verb::vmm_open, id), {}, 1, deadline));
+  co_return Vmm{std::move(answer.fds[0]), static_cast<pid_t>(answer.values[0])};
 }
 
 Task<Result<void>> NodedClient::vmm_kill(std::string id, Deadline deadline) {
@@ -228,7 +244,7 @@ Task<Result<void>> NodedClient::vmm_kill(std::string id, Deadline deadline) {
 }
 
 Task<Result<VmmExit>> NodedClient::vmm_exit(std::string id, Deadline deadline) {
-  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::vmm_exit, id), {}, deadline));
+  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::vmm_exit, id), {}, 0, deadline));
   co_return VmmExit{answer.values[noded::exit_known] != 0,
                     static_cast<int>(answer.values[noded::exit_signal]),
                     static_cast<int>(answer.values[noded::exit_status]), answer.values[noded::exit_oom] != 0};
@@ -239,9 +255,46 @@ Task<Result<void>> NodedClient::vmm_forget(std::string id, Deadline deadline) {
 }
 
 Task<Result<std::vector<IsolationLayer>>> NodedClient::vmm_isolation(std::string id, Deadline deadline) {
-  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::vmm_isolation, id), {}, deadline));
-  SPACE_CO_TRY(const std::string content, read_whole(answer.fd, isolation_limit_bytes));
+  SPACE_CO_TRY(const Answer answer, co_await call(request(Verb::vmm_isolation, id), {}, 1, deadline));
+  SPACE_CO_TRY(const std::string content, read_whole(answer.fds[0], isolation_limit_bytes));
   co_return decode_isolation(content);
+}
+
+Task<Result<VmmMemory>> NodedClient::vmm_open_memory(std::string id, Deadline deadline) {
+  SPACE_CO_TRY(Answer answer, co_await call(request(Verb::vmm_open_memory, id), {}, 3, deadline));
+  co_return VmmMemory{std::move(answer.fds[0]), std::move(answer.fds[1]), std::move(answer.fds[2])};
+}
+
+Task<Result<SnapshotFiles>> NodedClient::snapshot_files(noded::Request request, Deadline deadline) {
+  SPACE_CO_TRY(Answer answer, co_await call(request, {}, 3, deadline));
+  co_return SnapshotFiles{std::move(answer.fds[0]), std::move(answer.fds[1]), std::move(answer.fds[2])};
+}
+
+Task<Result<SnapshotFiles>> NodedClient::snapshot_begin(std::string id, std::uint64_t number,
+                                                        std::uint64_t previous, Deadline deadline) {
+  auto message = request(Verb::snapshot_begin, id);
+  message.values[0] = number;
+  message.values[1] = previous;
+  return snapshot_files(message, deadline);
+}
+
+Task<Result<void>> NodedClient::snapshot_finish(std::string id, std::uint64_t number, Deadline deadline) {
+  auto message = request(Verb::snapshot_finish, id);
+  message.values[0] = number;
+  return command(message, deadline);
+}
+
+Task<Result<SnapshotFiles>> NodedClient::snapshot_open(std::string id, std::uint64_t number,
+                                                       Deadline deadline) {
+  auto message = request(Verb::snapshot_open, id);
+  message.values[0] = number;
+  return snapshot_files(message, deadline);
+}
+
+Task<Result<void>> NodedClient::snapshot_remove(std::string id, std::uint64_t number, Deadline deadline) {
+  auto message = request(Verb::snapshot_remove, id);
+  message.values[0] = number;
+  return command(message, deadline);
 }
 
 }  // namespace space

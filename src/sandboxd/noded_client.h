@@ -42,9 +42,20 @@ struct VmmExit {
 // "its VMM was killed by signal 9"
 std::string describe(const VmmExit& exit);
 
+// Of one snapshot (api/noded.h): writable while it is made, else read only.
+struct SnapshotFiles {
+  Fd memory, state, manifest;
+};
+
+// Of a running VMM's process, read only.
+struct VmmMemory {
+  Fd mem, maps, pagemap;
+};
+
 struct KernelHoldings {
-  std::map<std::string, Holdings> sandboxes;  // by id
-  std::vector<std::string> templates;         // digests
+  std::map<std::string, Holdings> sandboxes;                    // by id
+  std::map<std::string, std::vector<std::uint64_t>> snapshots;  // finished ones by sandbox id, ascending
+  std::vector<std::string> templates;                           // digests
 };
 
 class NodedClient {
@@ -65,6 +76,9 @@ class NodedClient {
   Task<Result<void>> disk_create(std::string id, std::string digest, std::int64_t disk_mib,
                                  Deadline deadline);
   Task<Result<void>> disk_remove(std::string id, Deadline deadline);
+  // The disk becomes that of snapshot `number` of `source`. conflict while its VMM runs.
+  Task<Result<void>> disk_restore(std::string id, std::string source, std::uint64_t number,
+                                  Deadline deadline);
   Task<Result<void>> slot_create(std::string id, Deadline deadline);
   Task<Result<void>> slot_remove(std::string id, Deadline deadline);
 
@@ -79,13 +93,24 @@ class NodedClient {
   Task<Result<void>> vmm_forget(std::string id, Deadline deadline);  // conflict: processes are left
   // not_found: none runs; unavailable: it just begins or ends.
   Task<Result<std::vector<IsolationLayer>>> vmm_isolation(std::string id, Deadline deadline);
+  Task<Result<VmmMemory>> vmm_open_memory(std::string id, Deadline deadline);
+
+  // Copies the disk as it is now. `previous` 0: the memory starts as what the VMM was launched with.
+  Task<Result<SnapshotFiles>> snapshot_begin(std::string id, std::uint64_t number, std::uint64_t previous,
+                                             Deadline deadline);
+  Task<Result<void>> snapshot_finish(std::string id, std::uint64_t number, Deadline deadline);
+  Task<Result<SnapshotFiles>> snapshot_open(std::string id, std::uint64_t number, Deadline deadline);
+  Task<Result<void>> snapshot_remove(std::string id, std::uint64_t number, Deadline deadline);
 
  private:
   struct Answer {
     std::uint64_t values[noded::values_count] = {};
-    Fd fd;
+    std::vector<Fd> fds;  // exactly as many as were expected
   };
-  Task<Result<Answer>> call(noded::Request request, std::vector<int> fds, Deadline deadline);
+  // An answer with another number of descriptors than `expected` is an error.
+  Task<Result<Answer>> call(noded::Request request, std::vector<int> fds, std::size_t expected,
+                            Deadline deadline);
+  Task<Result<SnapshotFiles>> snapshot_files(noded::Request request, Deadline deadline);
   Task<Result<void>> command(noded::Request request, Deadline deadline);
 
   Executor executor_;

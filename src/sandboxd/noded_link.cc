@@ -113,7 +113,7 @@ bool NodedLink::read_ready() {
       for (std::size_t i = 0; i < count; ++i) {
         int fd = -1;
         std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
-        received.fd.reset(fd);  // one is all an answer carries
+        received.fds.emplace_back(fd);
       }
     }
     if (size == 0) return false;
@@ -128,7 +128,7 @@ bool NodedLink::read_ready() {
 
 void NodedLink::deliver(Received received) {
   const auto found = pending_.find(received.reply.sequence);
-  if (found == pending_.end()) return;  // its caller has given up; the descriptor is closed here
+  if (found == pending_.end()) return;  // its caller has given up; its descriptors are closed here
   const auto pending = found->second;
   pending_.erase(found);
   pending->received = std::move(received);

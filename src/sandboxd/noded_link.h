@@ -18,7 +18,7 @@ class NodedLink : public std::enable_shared_from_this<NodedLink> {
  public:
   struct Received {
     noded::Reply reply{};
-    Fd fd;
+    std::vector<Fd> fds;
   };
 
   // nullptr with errno set when nobody listens on `path`.
