@@ -12,6 +12,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/write.hpp>
 #include <cerrno>
+#include <cstring>
 
 #include "net/loopback.h"
 
@@ -25,6 +26,10 @@ constexpr unsigned writes_before_yield = 64;
 
 std::unexpected<Error> broken(std::string_view what, const boost::system::error_code& error) {
   return fail(Code::unavailable, "{}: {}", what, error.message());
+}
+
+std::unexpected<Error> no_descriptors() {
+  return fail(Code::invalid_argument, "this stream carries no descriptors");
 }
 
 // `Descriptor` is an asio socket or posix::stream_descriptor: they read alike and differ in how they write
@@ -60,6 +65,24 @@ class FdStream final : public Stream {
                                                        asio::as_tuple(asio::use_awaitable));
     if (error) co_return broken("write", error);
     co_return Result<void>{};
+  }
+
+  Task<Result<void>> write_with(std::span<const std::byte> bytes, int descriptor) override {
+    if constexpr (is_socket) {
+      if (!is_unix()) co_return no_descriptors();  // TCP would send the bytes without it
+      ssize_t sent = -1;
+      while ((sent = send_with(bytes, descriptor)) < 0) {
+        const int error = errno;
+        if (error == EINTR) continue;
+        if (error != EAGAIN) co_return broken("write", {error, boost::system::system_category()});
+        const auto [ended] =
+            co_await descriptor_.async_wait(Descriptor::wait_write, asio::as_tuple(asio::use_awaitable));
+        if (ended) co_return broken("write", ended);
+      }
+      co_return co_await write(bytes.subspan(static_cast<std::size_t>(sent)));
+    } else {
+      co_return no_descriptors();
+    }
   }
 
   Task<Result<void>> finish() override {
@@ -102,6 +125,29 @@ class FdStream final : public Stream {
     }
   }
 
+  bool is_unix() {
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    return ::getsockopt(descriptor_.native_handle(), SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
+           domain == AF_UNIX;
+  }
+
+  ssize_t send_with(std::span<const std::byte> bytes, int descriptor) {
+    iovec data{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptor)] = {};
+    msghdr message{};
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof descriptor);
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+    return ::sendmsg(descriptor_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
   Descriptor descriptor_;
   unsigned writes_ = 0;
   bool finished_ = false;
@@ -132,6 +178,10 @@ Task<void> copy_one_way(Copy& copy, Stream& from, Stream& to) {
 }
 
 }  // namespace
+
+Task<Result<void>> Stream::write_with(std::span<const std::byte>, int) {
+  co_return no_descriptors();
+}
 
 StreamPtr make_stream(const Executor& executor, Fd fd) {
   int domain = 0;

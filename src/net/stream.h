@@ -23,6 +23,12 @@ class Stream {
   virtual Task<Result<std::size_t>> read(std::span<std::byte> into) = 0;
   // All of it; returns when the transport took it (back-pressure), not when the peer has it.
   virtual Task<Result<void>> write(std::span<const std::byte> bytes) = 0;
+  // As write, and with the first byte goes a duplicate of `descriptor`, which stays the caller's. Unix
+  // sockets and pairs only; invalid_argument elsewhere.
+  virtual Task<Result<void>> write_with(std::span<const std::byte> bytes, int descriptor);
+  // The oldest descriptor that came with what was read so far and was not taken; none: an empty Fd. Pairs
+  // only: a socket of ours takes none in.
+  virtual Fd take_descriptor() { return {}; }
   // No more writes; the peer reads the end of the stream. Reading goes on.
   virtual Task<Result<void>> finish() = 0;
   // Aborts both directions at once: TCP RST, RST_STREAM. A pending read or write of ours fails.

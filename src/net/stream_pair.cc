@@ -1,5 +1,9 @@
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <deque>
 
 #include "net/stream.h"
 
@@ -31,6 +35,7 @@ struct Pipe {
   std::size_t size;
   std::size_t begin = 0;
   std::size_t used = 0;
+  std::deque<Fd> descriptors;  // not taken yet
   bool finished = false;
   Event changed;
 };
@@ -78,6 +83,19 @@ class PairEnd final : public Stream {
       out_.changed.notify_all();
     }
     co_return Result<void>{};
+  }
+
+  Task<Result<void>> write_with(std::span<const std::byte> bytes, int descriptor) override {
+    Fd copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    if (!copy) co_return fail_errno(errno, "pass a descriptor");
+    out_.descriptors.push_back(std::move(copy));
+    co_return co_await write(bytes);
+  }
+  Fd take_descriptor() override {
+    if (in_.descriptors.empty()) return {};
+    Fd oldest = std::move(in_.descriptors.front());
+    in_.descriptors.pop_front();
+    return oldest;
   }
 
   Task<Result<void>> finish() override {

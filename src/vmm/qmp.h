@@ -8,14 +8,18 @@
 #include <memory>
 #include <string>
 
+#include "base/fd.h"
 #include "net/stream.h"
 #include "vmm/qmp_message.h"
 
 namespace space::vmm {
 
+// What a device state may be at most; a machine of ours has 0.2 MB.
+inline constexpr std::size_t device_state_limit_bytes = std::size_t{16} << 20;
+
 struct VmStatus {
   bool running = false;
-  std::string state;  // QEMU's word: "running", "paused", "prelaunch", "shutdown", "guest-panicked", …
+  std::string state;  // QEMU's word: "running", "paused", "inmigrate", "shutdown", "guest-panicked", …
 };
 
 class Qmp {
@@ -41,6 +45,15 @@ class Qmp {
   // What the guest wrote to its console since the last call, at most the newest 64 KiB. UTF-8, hostile.
   Task<Result<std::string>> console_text(Deadline deadline);
 
+  // Of a VM that stands still: all of it but its memory and its disk. QEMU writes it into a file of memory
+  // that is made here. exhausted: longer than device_state_limit_bytes. Whatever fails, the VM can go on.
+  Task<Result<std::string>> save_device_state(Deadline deadline);
+  // Of a VM that was started with MachineSpec::incoming and has not been given one: loads what `state` holds
+  // from its beginning (a file open for reading, with an offset of its own, as the loader moves it). The VM
+  // then stands still ("paused") until cont. After any failure the VM is of no use: it must be killed, for it
+  // would answer a cont as if it went on. invalid_argument: QEMU did not take the state, with its reason.
+  Task<Result<void>> load_device_state(Fd state, Deadline deadline);
+
   void close(std::string reason) noexcept;
   bool closed() const;
   const std::string& server_version() const;  // "10.0.2"
@@ -49,6 +62,9 @@ class Qmp {
   class Session;
   explicit Qmp(std::shared_ptr<Session> session);
   Task<Result<void>> command(std::string name, Deadline deadline);
+  // Gives QEMU a duplicate of `fd` as a set of descriptors of its own; answers the set's number.
+  Task<Result<std::int64_t>> add_fd(Fd fd, Deadline deadline);
+  Task<Result<void>> remove_fd(std::int64_t set, Deadline deadline);
 
   std::shared_ptr<Session> session_;
 };
