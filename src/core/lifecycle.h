@@ -207,6 +207,43 @@ constexpr bool is_deletion(Wanted wanted) {
   return wanted == Wanted::deleted;
 }
 
+// The wish that a settled state fulfils; nothing for the others.
+constexpr std::optional<Wanted> fulfils(State state) {
+  switch (state) {
+    case State::running:
+      return Wanted::running;
+    case State::paused:
+      return Wanted::paused;
+    case State::suspended:
+      return Wanted::suspended;
+    case State::stopped:
+      return Wanted::stopped;
+    default:
+      return std::nullopt;
+  }
+}
+// The state on the way from a settled one to what is wanted.
+constexpr State way_to(Wanted wanted) {
+  switch (wanted) {
+    case Wanted::running:
+      return State::resuming;
+    case Wanted::suspended:
+      return State::suspending;
+    case Wanted::paused:
+    case Wanted::stopped:
+      return State::pausing;
+    case Wanted::deleted:
+      return State::deleted;
+  }
+  __builtin_unreachable();
+}
+// `idle`: it rests by its node's own choice and any request wakes it, which counts as running.
+constexpr State state_for_clients(State state, bool idle) {
+  using enum State;
+  const bool asleep = state == pausing || state == paused || state == resuming;
+  return idle && asleep ? running : state;
+}
+
 constexpr std::string_view to_string(MemoryPlace place) {
   constexpr std::array<std::string_view, 3> names = {"vmm", "checkpoint", "none"};
   return names[static_cast<std::size_t>(place)];
