@@ -5,6 +5,7 @@
 #include "priv/disk.h"
 #include "priv/folder.h"
 #include "priv/slot.h"
+#include "priv/snapshot.h"
 #include "priv/vmm_record.h"
 
 namespace space::noded {
@@ -28,6 +29,12 @@ Result<std::vector<ListRecord>> take_inventory(const priv::Layout& layout, const
     ListRecord record = record_of(Kind::disk, id);
     if (const auto disk = priv::find_disk(pool, id)) record.uid = disk->uid;
     records.push_back(record);
+  }
+
+  SPACE_TRY(const auto snapshots, priv::snapshots_in(pool));
+  for (const priv::SnapshotName& snapshot : snapshots) {
+    records.push_back(record_of(Kind::snapshot, snapshot.sandbox));
+    records.back().number = snapshot.number;
   }
 
   SPACE_TRY(const auto slots, priv::names_in(layout.slots()));

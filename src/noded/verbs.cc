@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "base/ids.h"
 #include "base/log.h"
@@ -19,6 +20,7 @@
 #include "priv/isolation.h"
 #include "priv/process.h"
 #include "priv/slot.h"
+#include "priv/snapshot.h"
 #include "priv/template.h"
 #include "priv/vmm.h"
 
@@ -68,9 +70,10 @@ Result<Answer> sealed(std::span<const std::byte> bytes) {
   return answer_of(std::move(memory));
 }
 
-vmm::DiskLimits disk_limits_of(const Call& call) {
-  return {.mib_per_s = static_cast<std::uint32_t>(call.values[launch_disk_mib_per_s]),
-          .operations_per_s = static_cast<std::uint32_t>(call.values[launch_disk_iops])};
+Answer answer_of(Fd& first, Fd& second, Fd& third) {
+  Answer answer;
+  for (Fd* fd : {&first, &second, &third}) answer.descriptors.push_back(std::move(*fd));
+  return answer;
 }
 
 Answer answer_of(priv::VmmHandle vmm) {
@@ -92,6 +95,22 @@ Result<void> require_listening(const Fd& fd) {
   return {};
 }
 
+// Those that a VM runs from or a snapshot needs stay. Where one of them cannot be read, all do.
+Result<void> remove_unused_bundles(const priv::Layout& layout, const priv::Pool& pool,
+                                   const std::string& current) {
+  std::set<std::string> used{current};
+  SPACE_TRY(const auto vmms, priv::names_in(layout.vmms()));
+  for (const std::string& id : vmms) {
+    const auto facts = priv::read_vmm_launch(layout, id);
+    if (!facts) return {};
+    used.insert(facts->bundle);
+  }
+  const auto of_snapshots = priv::bundles_of_snapshots(pool);
+  if (!of_snapshots) return {};
+  used.insert(of_snapshots->begin(), of_snapshots->end());
+  return priv::remove_other_bundles(layout, used);
+}
+
 }  // namespace
 
 Verbs::Verbs(priv::Layout layout, priv::Pool pool, priv::Cgroups cgroups, std::string bundle,
@@ -109,8 +128,7 @@ Result<Verbs> Verbs::open(priv::Layout layout, Settings settings) {
   SPACE_CHECK(priv::remove_half_made_slots(layout));
   SPACE_CHECK(priv::remove_half_made_vmms(layout, cgroups));
   SPACE_TRY(std::string bundle, priv::prepare_bundle(layout, settings.vmm_program));
-  SPACE_TRY(const auto vmms, priv::names_in(layout.vmms()));
-  if (vmms.empty()) SPACE_CHECK(priv::remove_other_bundles(layout, bundle));
+  SPACE_CHECK(remove_unused_bundles(layout, pool, bundle));
   Verbs verbs(std::move(layout), std::move(pool), std::move(cgroups), std::move(bundle), std::move(settings));
   SPACE_TRY(const auto sandboxes, priv::names_in(verbs.pool_.sandboxes()));
   for (const std::string& id : sandboxes) verbs.learn_uid(id);
@@ -118,7 +136,8 @@ Result<Verbs> Verbs::open(priv::Layout layout, Settings settings) {
 }
 
 Result<void> Verbs::prepare(const Call& call) {
-  if (call.verb != Verb::disk_create || uid_of_.contains(call.sandbox->id())) return {};
+  const bool makes_disk = call.verb == Verb::disk_create || call.verb == Verb::disk_restore;
+  if (!makes_disk || uid_of_.contains(call.sandbox->id())) return {};
   const auto uid = uids_.take(priv::uid_has_process);
   if (!uid) return fail(Code::exhausted, "every uid for sandboxes is in use");
   uid_of_[call.sandbox->id()] = *uid;
@@ -126,7 +145,8 @@ Result<void> Verbs::prepare(const Call& call) {
 }
 
 void Verbs::settle(const Call& call) {
-  if (call.verb != Verb::disk_create && call.verb != Verb::disk_remove) return;
+  if (call.verb != Verb::disk_create && call.verb != Verb::disk_restore && call.verb != Verb::disk_remove)
+    return;
   const std::string& id = call.sandbox->id();
   if (const auto known = uid_of_.find(id); known != uid_of_.end()) {
     uids_.release(known->second);
@@ -148,6 +168,8 @@ void Verbs::run(const Call& call, std::vector<Fd> descriptors, const Answerer& a
       return import_template(call, answer);
     case Verb::vmm_launch:
       return launch(call, std::move(descriptors), answer);
+    case Verb::snapshot_finish:
+      return finish_snapshot(call, answer);
     default:
       return answer(carry_out(call));
   }
@@ -188,13 +210,18 @@ Result<Answer> Verbs::carry_out(const Call& call) const {
     case Verb::vmm_isolation:
       return isolation(*call.sandbox);
     case Verb::snapshot_begin:
-    case Verb::snapshot_finish:
-    case Verb::snapshot_open:
+      return begin_snapshot(call);
+    case Verb::snapshot_open: {
+      SPACE_TRY(auto files, priv::open_snapshot(pool_, *call.sandbox, call.values[0]));
+      return answer_of(files.memory, files.state, files.manifest);
+    }
     case Verb::snapshot_remove:
+      return done(priv::remove_snapshot(pool_, *call.sandbox, call.values[0]));
     case Verb::disk_restore:
-      return fail(Code::unavailable, "this node makes no snapshots");
+      return restore_disk(call);
     case Verb::template_import:
     case Verb::vmm_launch:
+    case Verb::snapshot_finish:
       break;  // answered by run
   }
   return fail(Code::internal, "verb without an answer");
@@ -221,6 +248,28 @@ Result<Answer> Verbs::create_disk(const Call& call) const {
   return Answer{.values = {uid}};
 }
 
+Result<Answer> Verbs::restore_disk(const Call& call) const {
+  SPACE_CHECK(require_no_vmm(*call.sandbox));
+  const uid_t uid = uid_of_.at(call.sandbox->id());
+  SPACE_CHECK(priv::restore_disk(pool_, *call.sandbox, *call.source, call.values[0], uid));
+  return Answer{.values = {uid}};
+}
+
+Result<Answer> Verbs::begin_snapshot(const Call& call) const {
+  SPACE_TRY(const auto facts, priv::vmm_facts(layout_, *call.sandbox));
+  SPACE_TRY(auto files, priv::begin_snapshot(pool_, *call.sandbox, call.values[0], call.values[1], facts));
+  return answer_of(files.memory, files.state, files.manifest);
+}
+
+void Verbs::finish_snapshot(const Call& call, const Answerer& answer) const {
+  const auto finished = priv::finish_snapshot(pool_, *call.sandbox, call.values[0]);
+  answer(done(finished));
+  if (!finished) return;
+  if (const auto kept = priv::keep_memory(pool_, *call.sandbox, call.values[0]); !kept)
+    log::warn("the next snapshot will clone its memory",
+              {{"id", call.sandbox->id()}, log::Field(kept.error())});
+}
+
 Result<Answer> Verbs::open_vmm(const priv::SandboxPermit& sandbox) const {
   SPACE_TRY(auto vmm, priv::open_vmm(layout_, sandbox));
   return answer_of(std::move(vmm));
@@ -228,9 +277,7 @@ Result<Answer> Verbs::open_vmm(const priv::SandboxPermit& sandbox) const {
 
 Result<Answer> Verbs::open_memory(const priv::SandboxPermit& sandbox) const {
   SPACE_TRY(auto memory, priv::open_vmm_memory(layout_, sandbox));
-  Answer answer;
-  for (Fd* fd : {&memory.mem, &memory.maps, &memory.pagemap}) answer.descriptors.push_back(std::move(*fd));
-  return answer;
+  return answer_of(memory.mem, memory.maps, memory.pagemap);
 }
 
 Result<Answer> Verbs::isolation(const priv::SandboxPermit& sandbox) const {
@@ -293,19 +340,31 @@ void Verbs::launch(const Call& call, std::vector<Fd> descriptors, const Answerer
   if (state != priv::VmmState::none) return answer_started(priv::open_vmm(layout_, sandbox));
   for (const Fd& fd : descriptors)
     if (auto checked = require_listening(fd); !checked) return answer(std::unexpected(checked.error()));
+  auto wanted = launch_of(call, std::move(descriptors));
+  if (!wanted) return answer(std::unexpected(wanted.error()));
+  priv::launch_vmm(layout_, pool_, cgroups_, *std::move(wanted), answer_started);
+}
+
+Result<priv::VmmLaunch> Verbs::launch_of(const Call& call, std::vector<Fd> descriptors) const {
+  const auto number = [&](LaunchValue value) { return static_cast<std::uint32_t>(call.values[value]); };
   const bool kvm = call.values[launch_accelerator] == static_cast<std::uint64_t>(Accelerator::kvm);
-  priv::launch_vmm(layout_, pool_, cgroups_,
-                   {.sandbox = sandbox,
-                    .machine = {.vcpus = static_cast<std::uint32_t>(call.values[launch_vcpus]),
-                                .memory_mib = static_cast<std::uint32_t>(call.values[launch_memory_mib]),
-                                .accelerator = kvm ? vmm::Accelerator::kvm : vmm::Accelerator::tcg,
-                                .tsc_khz = static_cast<std::uint32_t>(call.values[launch_tsc_khz]),
-                                .disk_limits = disk_limits_of(call)},
-                    .qmp = std::move(descriptors[0]),
-                    .channel = std::move(descriptors[1]),
-                    .bundle = bundle_,
-                    .may_miss = settings_.may_miss},
-                   answer_started);
+  priv::VmmLaunch launch{.sandbox = *call.sandbox,
+                         .machine = {.vcpus = number(launch_vcpus),
+                                     .memory_mib = number(launch_memory_mib),
+                                     .accelerator = kvm ? vmm::Accelerator::kvm : vmm::Accelerator::tcg,
+                                     .tsc_khz = number(launch_tsc_khz),
+                                     .disk_limits = {.mib_per_s = number(launch_disk_mib_per_s),
+                                                     .operations_per_s = number(launch_disk_iops)},
+                                     .incoming = call.values[launch_restore] != 0},
+                         .qmp = std::move(descriptors[0]),
+                         .channel = std::move(descriptors[1]),
+                         .bundle = bundle_,
+                         .may_miss = settings_.may_miss};
+  if (!launch.machine.incoming) return launch;
+  SPACE_TRY(auto point, priv::find_restore_point(pool_, *call.sandbox, launch.machine.memory_mib));
+  launch.memory = std::move(point.memory);
+  launch.bundle = std::move(point.bundle);
+  return launch;
 }
 
 }  // namespace space::noded

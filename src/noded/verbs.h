@@ -15,6 +15,7 @@
 #include "priv/layout.h"
 #include "priv/pool.h"
 #include "priv/uid_range.h"
+#include "priv/vmm.h"
 
 namespace space::noded {
 
@@ -36,10 +37,10 @@ class Verbs {
   // Takes over what an earlier process left: removes what is half made, learns which uids are in use.
   static Result<Verbs> open(priv::Layout layout, Settings settings);
 
-  // In the process itself, before the work: chooses the uid of a new disk.
+  // In the process itself, before the work: chooses the uid of a disk that may be new.
   Result<void> prepare(const Call& call);
   // Carries out the verb and calls `answer` exactly once. Verbs that are not at_once run in a worker, which
-  // ends when this returns; import and launch go on for long after their answer, launch as the VMM's
+  // ends when this returns; import, launch and snapshot_finish go on after their answer, launch as the VMM's
   // supervisor.
   void run(const Call& call, std::vector<Fd> descriptors, const Answerer& answer) const;
   // In the process itself, after the work: the uid is held if and only if a disk has it.
@@ -51,10 +52,14 @@ class Verbs {
 
   void import_template(const Call& call, const Answerer& answer) const;
   void launch(const Call& call, std::vector<Fd> descriptors, const Answerer& answer) const;
+  Result<priv::VmmLaunch> launch_of(const Call& call, std::vector<Fd> descriptors) const;
+  void finish_snapshot(const Call& call, const Answerer& answer) const;
   Result<Answer> carry_out(const Call& call) const;
   Result<Answer> pool_info() const;
   Result<Answer> list() const;
   Result<Answer> create_disk(const Call& call) const;
+  Result<Answer> restore_disk(const Call& call) const;
+  Result<Answer> begin_snapshot(const Call& call) const;
   Result<Answer> open_vmm(const priv::SandboxPermit& sandbox) const;
   Result<Answer> open_memory(const priv::SandboxPermit& sandbox) const;
   Result<Answer> read_exit(const priv::SandboxPermit& sandbox) const;
@@ -64,7 +69,7 @@ class Verbs {
   priv::Layout layout_;
   priv::Pool pool_;
   priv::Cgroups cgroups_;
-  std::string bundle_;
+  std::string bundle_;  // name of the one for VMs that boot
   Settings settings_;
   priv::UidRange uids_;
   std::map<std::string, uid_t> uid_of_;  // sandboxes with a disk, or one in the making

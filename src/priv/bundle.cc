@@ -109,11 +109,10 @@ std::vector<std::string> libraries_in(std::string_view list) {
 
 Result<std::string> prepare_bundle(const Layout& layout, const std::string& program) {
   SPACE_TRY(const auto sources, sources_of(program));
-  SPACE_TRY(const std::string name, name_for(sources));
+  SPACE_TRY(std::string name, name_for(sources));
   SPACE_CHECK(make_folder(layout.bundles(), 0755));
-  std::string bundle = layout.bundles() + "/" + name;
-  if (::access(bundle.c_str(), F_OK) == 0) return bundle;
-  const std::string unfinished = layout.bundles() + "/" + half_made(name);
+  if (::access(layout.bundle(name).c_str(), F_OK) == 0) return name;
+  const std::string unfinished = layout.bundle(half_made(name));
   SPACE_CHECK(remove_folder(unfinished));
   SPACE_CHECK(make_folder(unfinished, 0755));
   for (const Source& source : sources)
@@ -124,17 +123,18 @@ Result<std::string> prepare_bundle(const Layout& layout, const std::string& prog
     SPACE_TRY(const Fd folder, open_fd(unfinished, O_RDONLY | O_DIRECTORY));
     if (::syncfs(folder.get()) != 0) return fail_errno(errno, "sync the bundle");
   }
-  if (::rename(unfinished.c_str(), bundle.c_str()) != 0) return fail_errno(errno, "name the bundle");
-  return bundle;
+  if (::rename(unfinished.c_str(), layout.bundle(name).c_str()) != 0)
+    return fail_errno(errno, "name the bundle");
+  return name;
 }
 
-Result<void> remove_other_bundles(const Layout& layout, const std::string& kept) {
+Result<void> remove_other_bundles(const Layout& layout, const std::set<std::string>& kept) {
   SPACE_TRY(const auto names, names_in(layout.bundles()));
   for (const std::string& name : names)
-    if (layout.bundles() + "/" + name != kept) SPACE_CHECK(remove_folder(layout.bundles() + "/" + name));
+    if (!kept.contains(name)) SPACE_CHECK(remove_folder(layout.bundle(name)));
   SPACE_TRY(const Fd folder, open_fd(layout.bundles(), O_RDONLY | O_DIRECTORY));
   SPACE_TRY(const auto unfinished, half_made_in(folder.get()));
-  for (const std::string& name : unfinished) SPACE_CHECK(remove_folder(layout.bundles() + "/" + name));
+  for (const std::string& name : unfinished) SPACE_CHECK(remove_folder(layout.bundle(name)));
   return {};
 }
 

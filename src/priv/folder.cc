@@ -11,6 +11,8 @@
 #include <memory>
 #include <string_view>
 
+#include "base/bytes.h"
+
 namespace space::priv {
 namespace {
 
@@ -64,6 +66,21 @@ Result<std::vector<std::string>> half_made_in(int folder) {
   SPACE_TRY(auto names, entries_of(folder));
   std::erase_if(names, [](const std::string& name) { return !name.starts_with('.'); });
   return names;
+}
+
+Result<std::string> read_note(int folder, const char* name) {
+  constexpr std::size_t bytes_max = 256;
+  SPACE_TRY(const Fd file, open_beneath(folder, name, O_RDONLY));
+  std::string text(bytes_max, '\0');
+  const ssize_t got = ::read(file.get(), text.data(), text.size());
+  if (got < 0) return fail_errno(errno, fmt::format("read {}", name));
+  text.resize(static_cast<std::size_t>(got));
+  return text;
+}
+
+Result<void> write_note(int folder, const char* name, const std::string& text) {
+  SPACE_TRY(const Fd file, open_beneath(folder, name, O_WRONLY | O_CREAT | O_TRUNC, 0600));
+  return write_all(file.get(), as_bytes(text));
 }
 
 Result<Fd> open_beneath(int folder, const std::string& path, int flags, unsigned mode) {

@@ -19,6 +19,10 @@ inline std::string half_made(const std::string& name) {
   return "." + name;
 }
 
+// A short text in a file of its own. It is there whole once its folder has its final name.
+Result<std::string> read_note(int folder, const char* name);
+Result<void> write_note(int folder, const char* name, const std::string& text);
+
 // `path` is relative, and stays beneath `folder`: no symbolic link, no magic link, no "..".
 Result<Fd> open_beneath(int folder, const std::string& path, int flags, unsigned mode = 0);
 

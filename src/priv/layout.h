@@ -14,6 +14,7 @@ struct Layout {
   std::string images(const std::string& digest) const { return state + "/images/" + digest; }
   std::string home() const { return run + "/noded"; }
   std::string bundles() const { return state + "/vmm"; }
+  std::string bundle(const std::string& name) const { return bundles() + "/" + name; }
   std::string socket() const { return home() + "/noded.sock"; }
   std::string lock() const { return home() + "/lock"; }
   std::string slots() const { return home() + "/netns"; }

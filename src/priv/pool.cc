@@ -68,6 +68,12 @@ Result<Fd> open_part(int root, const std::string& name) {
   return open_beneath(root, name, O_RDONLY | O_DIRECTORY);
 }
 
+Result<void> remove_half_made_in(int folder) {
+  SPACE_TRY(const auto names, half_made_in(folder));
+  for (const std::string& name : names) SPACE_CHECK(delete_subvolume(folder, name));
+  return {};
+}
+
 }  // namespace
 
 Result<std::uint64_t> choose_pool_mib(std::uint64_t free_mib, std::uint64_t mib_max) {
@@ -93,15 +99,19 @@ Result<Pool> Pool::open(const Layout& layout, std::uint64_t mib_max) {
   if (::fchmod(pool.root_.get(), 0700) != 0) return fail_errno(errno, "set the mode of the pool");
   SPACE_TRY(pool.templates_, open_part(pool.root_.get(), "templates"));
   SPACE_TRY(pool.sandboxes_, open_part(pool.root_.get(), "sandboxes"));
+  SPACE_TRY(pool.snapshots_, open_part(pool.root_.get(), "snapshots"));
   SPACE_TRY(pool.zero_, open_part(pool.root_.get(), "zero"));
   SPACE_CHECK(pool.remove_half_made());
   return pool;
 }
 
 Result<void> Pool::remove_half_made() const {
-  for (const int folder : {templates(), sandboxes()}) {
-    SPACE_TRY(const auto names, half_made_in(folder));
-    for (const std::string& name : names) SPACE_CHECK(delete_subvolume(folder, name));
+  for (const int folder : {templates(), sandboxes()}) SPACE_CHECK(remove_half_made_in(folder));
+  SPACE_TRY(const auto names, names_in(snapshots()));
+  for (const std::string& name : names) {
+    SPACE_TRY(const Fd folder, open_beneath(snapshots(), name, O_RDONLY | O_DIRECTORY));
+    SPACE_CHECK(remove_half_made_in(folder.get()));
+    ::unlinkat(snapshots(), name.c_str(), AT_REMOVEDIR);  // stays while there is a finished one
   }
   return {};
 }

@@ -1,5 +1,6 @@
 // The pool: one btrfs in a sparse file, mounted at <state>/pool.
 //   templates/<digest>/  read-only subvolumes     sandboxes/<id>/  subvolumes
+//   snapshots/<id>/<number>/  read-only subvolumes of what sandboxes were
 //   zero/<MiB>.raw       empty memory images, shared by all VMs of that size
 #pragma once
 
@@ -21,6 +22,7 @@ class Pool {
 
   int templates() const { return templates_.get(); }
   int sandboxes() const { return sandboxes_.get(); }
+  int snapshots() const { return snapshots_.get(); }
 
   struct Space {
     std::uint64_t free_bytes;
@@ -35,7 +37,7 @@ class Pool {
  private:
   Result<void> remove_half_made() const;
 
-  Fd root_, templates_, sandboxes_, zero_;
+  Fd root_, templates_, sandboxes_, snapshots_, zero_;
 };
 
 // Unmounts; the loop device goes with it. Success when it is not mounted.

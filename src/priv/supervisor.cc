@@ -52,13 +52,16 @@ Result<Pipe> make_pipe() {
   return Pipe{Fd(ends[0]), Fd(ends[1])};
 }
 
-Result<JailRoot> open_root(const Pool& pool, const VmmLaunch& launch, Fd& program) {
-  SPACE_TRY(const Fd bundle, open_fd(launch.bundle, O_PATH | O_DIRECTORY));
-  SPACE_TRY(program, open_beneath(bundle.get(), bundle_program, O_PATH));
-  SPACE_TRY(const Fd memory, pool.open_zero_memory(launch.machine.memory_mib));
+Result<JailRoot> open_root(const Layout& layout, const Pool& pool, VmmLaunch& launch, Fd& program) {
+  const auto bundle = open_fd(layout.bundle(launch.bundle), O_PATH | O_DIRECTORY);
+  if (!bundle) return wrap(bundle.error(), "the QEMU that saved the snapshot is gone from this node");
+  SPACE_TRY(program, open_beneath(bundle->get(), bundle_program, O_PATH));
+  if (!launch.memory) {
+    SPACE_TRY(launch.memory, pool.open_zero_memory(launch.machine.memory_mib));
+  }
   SPACE_TRY(const Fd kernel, open_disk_file(pool, launch.sandbox, "vmlinuz", O_RDONLY));
   SPACE_TRY(const Fd initramfs, open_disk_file(pool, launch.sandbox, "initramfs.img", O_RDONLY));
-  return make_jail_root(bundle, memory, kernel, initramfs);
+  return make_jail_root(*bundle, launch.memory, kernel, initramfs);
 }
 
 Result<Materials> gather(const Layout& layout, const Pool& pool, VmmLaunch& launch) {
@@ -71,7 +74,7 @@ Result<Materials> gather(const Layout& layout, const Pool& pool, VmmLaunch& laun
     return fail(Code::not_found, "the sandbox has no network slot");
   SPACE_TRY(out.tap, open_tap(layout, launch.sandbox));
   SPACE_TRY(out.disk_file, open_disk_file(pool, launch.sandbox, "disk.raw", O_RDWR));
-  SPACE_TRY(out.root, open_root(pool, launch, out.program));
+  SPACE_TRY(out.root, open_root(layout, pool, launch, out.program));
   if (launch.machine.accelerator == vmm::Accelerator::kvm) {
     SPACE_TRY(out.kvm, open_fd("/dev/kvm", O_RDWR));
   }
@@ -185,6 +188,10 @@ Result<VmmHandle> Supervisor::start() {
   SPACE_TRY(Materials materials, gather(layout_, pool_, launch_));
   SPACE_TRY(lock_, begin_vmm_record(layout_, id));
   recorded_ = true;
+  SPACE_CHECK(record_vmm_launch(layout_, id,
+                                {.bundle = launch_.bundle,
+                                 .memory_mib = launch_.machine.memory_mib,
+                                 .restored = launch_.machine.incoming}));
   SPACE_TRY(log_, create_vmm_log(layout_, id));
   SPACE_CHECK(cgroups_.remove(id));
   SPACE_CHECK(cgroups_.create(id, limits_for(launch_.machine)));

@@ -23,6 +23,13 @@ Result<VmmHandle> open_vmm(const Layout& layout, const SandboxPermit& sandbox) {
   return VmmHandle{std::move(pidfd), status.process};
 }
 
+Result<VmmFacts> vmm_facts(const Layout& layout, const SandboxPermit& sandbox) {
+  SPACE_CHECK(open_vmm(layout, sandbox));
+  auto facts = read_vmm_launch(layout, sandbox.id());
+  if (!facts) return wrap(facts.error(), "it is not known what the VMM was launched with");
+  return facts;
+}
+
 Result<void> kill_vmm(const Cgroups& cgroups, const SandboxPermit& sandbox) {
   return cgroups.kill(sandbox.id());
 }

@@ -25,7 +25,8 @@ struct VmmLaunch {
   SandboxPermit sandbox;
   vmm::MachineSpec machine;           // its descriptor numbers are chosen by the launch
   Fd qmp, channel;                    // listening sockets
-  std::string bundle;                 // folder with QEMU (bundle.h)
+  std::string bundle;                 // name of the one with its QEMU (bundle.h)
+  Fd memory;                          // what its memory reads as until written; none: zeros
   std::vector<std::string> may_miss;  // layers of the jail without which it may run where the kernel has none
 };
 
@@ -38,6 +39,8 @@ void launch_vmm(const Layout& layout, const Pool& pool, const Cgroups& cgroups, 
 Result<VmmHandle> open_vmm(const Layout& layout, const SandboxPermit& sandbox);
 // SIGKILL to everything in its group. Success when there is none.
 Result<void> kill_vmm(const Cgroups& cgroups, const SandboxPermit& sandbox);
+// Of a running one, else not_found or unavailable.
+Result<VmmFacts> vmm_facts(const Layout& layout, const SandboxPermit& sandbox);
 // mem, maps and pagemap of its process in /proc, read only: the reader needs no power of its own.
 struct VmmMemory {
   Fd mem, maps, pagemap;

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/bytes.h"
+#include "base/ids.h"
 #include "priv/folder.h"
 
 namespace space::priv {
@@ -69,6 +70,24 @@ Result<VmmExit> parse_vmm_exit(const std::string& text) {
   return exit;
 }
 
+std::string to_text(const VmmFacts& facts) {
+  return fmt::format("bundle {} memory_mib {} restored {}\n", facts.bundle, facts.memory_mib,
+                     facts.restored ? 1 : 0);
+}
+
+Result<VmmFacts> parse_vmm_facts(const std::string& text) {
+  VmmFacts facts;
+  char bundle[65] = {};
+  int restored = 0, end = 0;
+  const int found = std::sscanf(text.c_str(), "bundle %64s memory_mib %" SCNu64 " restored %d%n", bundle,
+                                &facts.memory_mib, &restored, &end);
+  facts.bundle = bundle;
+  if (found != 3 || !is_digest(facts.bundle) || text.substr(static_cast<std::size_t>(end)) != "\n")
+    return fail(Code::internal, "malformed launch record");
+  facts.restored = restored != 0;
+  return facts;
+}
+
 VmmStatus vmm_status(const Layout& layout, const std::string& id) {
   // The lock before the files: a supervisor that is found gone has written all it will ever write.
   const bool supervised = supervisor_lives(layout, id);
@@ -108,6 +127,15 @@ Result<void> write_record(const std::string& path, const std::string& text) {
 
 }  // namespace
 
+Result<void> record_vmm_launch(const Layout& layout, const std::string& id, const VmmFacts& facts) {
+  return write_record(layout.vmm(id) + "/launch", to_text(facts));
+}
+
+Result<VmmFacts> read_vmm_launch(const Layout& layout, const std::string& id) {
+  SPACE_TRY(const std::string text, read_file(layout.vmm(id) + "/launch", record_bytes_max));
+  return parse_vmm_facts(text);
+}
+
 Result<void> record_vmm_process(const Layout& layout, const std::string& id, const ProcessId& process) {
   return write_record(layout.vmm(id) + "/pid", to_text(process));
 }
@@ -128,7 +156,8 @@ Result<void> record_vmm_exit(const Layout& layout, const std::string& id, const 
 Result<void> remove_vmm_record(const Layout& layout, const std::string& id) {
   const std::string folder = layout.vmm(id);
   // "lock" goes last but one: without it the record reads as exited, never as running.
-  for (const char* name : {"log", "jail.new", "jail", "pid.new", "pid", "exit.new", "exit", "lock"})
+  for (const char* name :
+       {"log", "launch.new", "launch", "jail.new", "jail", "pid.new", "pid", "exit.new", "exit", "lock"})
     if (::unlink((folder + "/" + name).c_str()) != 0 && errno != ENOENT)
       return fail_errno(errno, fmt::format("remove {} of the VMM's record", name));
   if (::rmdir(folder.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove the VMM's record");

@@ -112,7 +112,7 @@ Harness::Harness(noded::Accelerator accelerator) : accelerator_(accelerator) {
   program_ = fs::read_symlink("/proc/self/exe").parent_path() / "jail_probe";
   auto bundle = priv::prepare_bundle(layout_, program_);
   EXPECT_TRUE(bundle) << bundle.error().message;
-  bundle_ = bundle ? *bundle : "";
+  bundle_ = bundle ? layout_.bundle(*bundle) : "";
   auto groups = priv::Cgroups::find(layout_.run);
   EXPECT_TRUE(groups) << groups.error().message;
   if (groups) cgroups_ = std::make_unique<priv::Cgroups>(std::move(*groups));
