@@ -57,6 +57,59 @@ Task<void> write_and_finish(Stream& stream, std::string text) {
   EXPECT_TRUE(co_await stream.finish());
 }
 
+// The oldest descriptor that `stream`'s peer sent, and the text it came with. A socket of ours takes none in,
+// so the test asks the kernel.
+Task<Fd> receive_descriptor(Stream* stream, int socket, std::string expected) {
+  std::string text(expected.size(), '\0');
+  if (socket < 0) {
+    EXPECT_EQ(*co_await stream->read(std::as_writable_bytes(std::span(text))), expected.size());
+    EXPECT_EQ(text, expected);
+    co_return stream->take_descriptor();
+  }
+  iovec data{text.data(), text.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  EXPECT_EQ(::recvmsg(socket, &message, MSG_CMSG_CLOEXEC), static_cast<ssize_t>(expected.size()));
+  EXPECT_EQ(text, expected);
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr) co_return Fd();
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  co_return Fd(fd);
+}
+
+TEST_P(StreamTest, PassesADescriptorOrRefusesAndSendsNothing) {
+  run([this]() -> Task<void> {
+    int fds[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    const Fd peer(fds[1]);
+    Ends ends = GetParam() == std::string_view("unix") ? Ends{make_stream(executor(), Fd(fds[0])), nullptr}
+                                                       : co_await make_ends();
+    char name[] = "/tmp/space-stream.XXXXXX";
+    const Fd file(::mkstemp(name));
+    ::unlink(name);
+    EXPECT_TRUE(write_all(file.get(), as_bytes("content")));
+
+    const auto sent = co_await ends.a->write_with(as_bytes("with it"), file.get());
+    if (GetParam() == std::string_view("tcp")) {
+      EXPECT_EQ(sent.error().code, Code::invalid_argument);
+      EXPECT_TRUE(co_await ends.a->write(as_bytes("without")));
+      co_return;
+    }
+    EXPECT_TRUE(sent);
+    const Fd received = co_await receive_descriptor(ends.b.get(), ends.b ? -1 : peer.get(), "with it");
+    char content[8] = {};
+    EXPECT_EQ(::pread(received.get(), content, 7, 0), 7);
+    EXPECT_STREQ(content, "content");
+    EXPECT_NE(received.get(), file.get());
+    if (ends.b) EXPECT_FALSE(ends.b->take_descriptor()) << "there was one";
+  });
+}
+
 TEST_P(StreamTest, CarriesMoreThanItsBufferAndHalfCloses) {
   run([this]() -> Task<void> {
     auto ends = co_await make_ends();

@@ -15,6 +15,8 @@ namespace space::vmm {
 
 inline constexpr std::size_t snapshot_manifest_limit_bytes = 16 * 1024;
 
+std::string_view to_string(Accelerator accelerator);  // "tcg", "kvm"
+
 struct SnapshotManifest {
   struct Shape {
     std::int64_t vcpus = 1;
@@ -38,8 +40,6 @@ struct SnapshotManifest {
   std::string daemon;  // version
   bool quiesced = false;
   std::int64_t generation = 0;
-  std::optional<std::string> memory_sha256;   // of template checkpoints
-  std::optional<std::string> vmstate_sha256;  // of template checkpoints
 
   bool operator==(const SnapshotManifest&) const = default;
 };
@@ -62,7 +62,7 @@ Result<void> check_restorable(const SnapshotManifest& snapshot, const NodeMachin
 
 // The processor as a guest sees it. Under TCG it is QEMU's own and the same everywhere; under KVM it is the
 // host's, told apart by what /proc/cpuinfo says of the first processor (vendor, family, model, stepping,
-// flags).
+// flags). At most 100 bytes.
 std::string cpu_model(Accelerator accelerator, std::string_view cpuinfo);
 
 }  // namespace space::vmm
