@@ -7,6 +7,8 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
+#include <cstdlib>
 
 #include "base/bytes.h"
 #include "base/log.h"
@@ -77,27 +79,55 @@ Result<Cgroups> Cgroups::create(const std::string& root) {
   SPACE_CHECK(make_cgroup(root));
   SPACE_CHECK(make_cgroup(root + "/daemon"));
   SPACE_CHECK(make_cgroup(root + "/user"));
+  SPACE_CHECK(make_cgroup(root + "/hooks"));
   SPACE_TRY(const Fd daemon, open_fd(root + "/daemon", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   SPACE_CHECK(write_control(daemon.get(), "cgroup.procs", "0"));
   Cgroups result;
   SPACE_TRY(result.user_, open_fd(root + "/user", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  SPACE_TRY(result.hooks_, open_fd(root + "/hooks", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (const auto limited = limit_processes(root, result.user_.get()); !limited)
     log::warn("the processes of users are not limited", {log::Field(limited.error())});
   return result;
 }
 
-Task<Result<void>> Cgroups::freeze(Deadline deadline) {
+Task<Result<void>> Cgroups::freeze(Deadline deadline, std::function<bool()> overtaken) {
   SPACE_CO_CHECK(write_control(user_.get(), "cgroup.freeze", "1"));
   for (;;) {
     SPACE_CO_TRY(const std::uint64_t frozen, read_number(user_.get(), "cgroup.events", "frozen"));
     if (frozen != 0) co_return Result<void>();
     if (deadline.passed()) co_return fail(Code::deadline, "the user cgroup did not freeze in time");
     co_await sleep_for(Millis(1));
+    if (overtaken()) co_return fail(Code::conflict, "another call came before the user cgroup was frozen");
   }
 }
 
 Result<void> Cgroups::thaw() {
   return write_control(user_.get(), "cgroup.freeze", "0");
+}
+
+Result<void> Cgroups::adopt_left_of_hooks() {
+  for (int round = 0; round < 8; ++round) {  // what is moved may have forked meanwhile
+    SPACE_TRY(std::string pids, read_control(hooks_.get(), "cgroup.procs"));
+    if (pids.empty()) return {};
+    for (std::size_t end = pids.find('\n'); end != std::string::npos; end = pids.find('\n')) {
+      (void)write_control(user_.get(), "cgroup.procs", pids.substr(0, end));  // it may be gone
+      pids.erase(0, end + 1);
+    }
+  }
+  return fail(Code::conflict, "hooks left programs that fork faster than they are moved");
+}
+
+// One by one: cgroup.kill ends, on some kernels, also the next program that is started in the cgroup.
+Result<void> Cgroups::kill_hooks() {
+  for (int round = 0; round < 8; ++round) {
+    SPACE_TRY(std::string pids, read_control(hooks_.get(), "cgroup.procs"));
+    if (pids.empty()) return {};
+    for (std::size_t end = pids.find('\n'); end != std::string::npos; end = pids.find('\n')) {
+      if (const int pid = std::atoi(pids.c_str()); pid > 1) ::kill(pid, SIGKILL);
+      pids.erase(0, end + 1);
+    }
+  }
+  return {};
 }
 
 Result<std::uint64_t> Cgroups::cpu_used_us() const {

@@ -1,8 +1,9 @@
-// The two cgroups (v2) of a guest: `daemon` for the daemon, `user` for everything clients start, which can be
-// frozen as a whole before a snapshot.
+// The cgroups (v2) of a guest: `daemon` for the daemon, `user` for everything clients start, which can be
+// frozen as a whole before a snapshot, and `hooks` for what the daemon runs while that one is frozen.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/fd.h"
@@ -12,13 +13,18 @@ namespace space::guest {
 
 class Cgroups {
  public:
-  // Makes both below `root` (a mounted cgroup2 hierarchy or a folder of one) and moves the daemon into its
+  // Makes them below `root` (a mounted cgroup2 hierarchy or a folder of one) and moves the daemon into its
   // own.
   static Result<Cgroups> create(const std::string& root);
 
   int user_folder() const { return user_.get(); }
-  // Completes when the kernel says that all of the user cgroup stands still.
-  Task<Result<void>> freeze(Deadline deadline);
+  int hooks_folder() const { return hooks_.get(); }
+  // Whatever a hook left running belongs to the users' programs, and is frozen with them.
+  Result<void> adopt_left_of_hooks();
+  Result<void> kill_hooks();
+  // Completes when the kernel says that all of the user cgroup stands still. Code::conflict when `overtaken`
+  // says so meanwhile: whoever did it has decided whether the cgroup runs.
+  Task<Result<void>> freeze(Deadline deadline, std::function<bool()> overtaken);
   Result<void> thaw();
   // Of the user cgroup, since boot.
   Result<std::uint64_t> cpu_used_us() const;
@@ -27,6 +33,7 @@ class Cgroups {
 
  private:
   Fd user_;
+  Fd hooks_;
 };
 
 // Value of `key` in a cgroup's or procfs's "key value" lines; nullopt if it is not there. Pure.

@@ -1,21 +1,21 @@
 #include "guest/control_calls.h"
 
-#include <unistd.h>
-
-#include "base/bytes.h"
 #include "base/json_text.h"
 #include "base/log.h"
 #include "guest/activity_json.h"
-#include "guest/clock_entropy.h"
+#include "guest/detached_work.h"
 #include "guest/guest_stats.h"
-#include "guest/identity.h"
+#include "guest/wake_call.h"
+#include "guest/warm_call.h"
 
 namespace space::guest {
 
 namespace {
 
 constexpr std::string_view prefix = "/control/";
-constexpr Millis freeze_limit{1'000};  // a guest silent for longer is captured as it is
+// A guest silent for a second is captured as it is: of that, the flush may take half.
+constexpr Millis quiesce_limit{900};
+constexpr Millis flush_limit{500};
 
 int status_of(Code code) {
   switch (code) {
@@ -34,16 +34,11 @@ int status_of(Code code) {
   }
 }
 
-Result<Environment> text_map(const JsonObject& object) {
-  Environment result;
-  for (const auto& [name, value] : object) {
-    if (!value.is_string()) return fail(Code::invalid_argument, "'env' must hold strings");
-    result.insert_or_assign(std::string(name), std::string(value.get_string()));
-  }
-  return result;
-}
-
 }  // namespace
+
+ControlCalls::ControlCalls(const Executor& executor, GuestState& state, ProcessTable& table,
+                           ControlSurroundings surroundings)
+    : state_(state), table_(table), around_(std::move(surroundings)), woken_(executor) {}
 
 Task<CallResponse> ControlCalls::handle(CallRequest request) {
   const auto answer = [](const Error& error) {
@@ -62,72 +57,102 @@ Task<CallResponse> ControlCalls::handle(CallRequest request) {
 
 Task<Result<JsonObject>> ControlCalls::dispatch(std::string name, JsonObject message) {
   if (name == "ping") co_return JsonObject();
-  if (name == "identity") co_return identity(message);
   if (name == "init") co_return init(message);
   if (name == "clock") co_return clock(message);
   if (name == "entropy") co_return entropy(message);
-  if (name == "quiesce") co_return co_await quiesce(std::move(message));
   if (name == "thaw") co_return thaw();
   if (name == "stats") co_return stats();
   if (name == "activity") co_return activity();
   if (name == "shutdown") co_return shutdown(message);
+  co_return co_await dispatch_slow(std::move(name), std::move(message));
+}
+
+Task<Result<JsonObject>> ControlCalls::dispatch_slow(std::string name, JsonObject message) {
+  if (name == "wake") co_return co_await wake(std::move(message));
+  if (name == "quiesce") co_return co_await quiesce(std::move(message));
+  if (name == "warm") co_return co_await warm(std::move(message));
+  if (name == "identity") co_return co_await identity(std::move(message));
   co_return fail(Code::not_found, "no control call '{}'", name);
 }
 
-Result<JsonObject> ControlCalls::identity(const JsonObject& message) {
-  SPACE_TRY(const std::string sandbox_id, require_text(message, "sandbox_id"));
-  SPACE_TRY(const std::string host_name, require_text(message, "hostname"));
-  SPACE_CHECK(take_identity(sandbox_id, host_name));
-  return JsonObject();
+// Wakes run one after the other: one whose host went away may still run its hooks when the next comes.
+Task<JsonObject> ControlCalls::run_wake(WakeMessage message) {
+  while (waking_) co_await woken_.wait();
+  waking_ = true;
+  struct Release {
+    ControlCalls* calls;
+    ~Release() {
+      calls->waking_ = false;
+      calls->woken_.notify_all();
+    }
+  } release{this};
+  WakeCall call(state_, table_, around_);
+  co_return co_await call.run(std::move(message));
 }
 
-// All of it is checked before any of it takes effect.
+Task<Result<JsonObject>> ControlCalls::wake(JsonObject message) {
+  SPACE_CO_TRY(auto parsed, parse_wake(message));
+  co_return co_await run_wake(std::move(parsed));
+}
+
+Task<Result<JsonObject>> ControlCalls::identity(JsonObject message) {
+  WakeMessage step;
+  SPACE_CO_TRY(step.identity, parse_identity(message));
+  const JsonObject answer = co_await run_wake(std::move(step));
+  if (const auto* failed = answer.if_contains("failed"))
+    co_return fail(Code::internal, "{}", to_text(*failed));
+  co_return JsonObject();
+}
+
+Task<Result<JsonObject>> ControlCalls::warm(JsonObject message) {
+  SPACE_CO_TRY(const auto everything, bool_member(message, "everything"));
+  if (state_.frozen) co_return fail(Code::conflict, "thaw it first: nothing starts in a frozen sandbox");
+  co_return co_await run_warm(state_, around_, everything.value_or(false));
+}
+
 Result<JsonObject> ControlCalls::init(const JsonObject& message) {
-  SPACE_TRY(auto token, text_member(message, "access_token"));
-  SPACE_TRY(auto user, text_member(message, "default_user"));
-  SPACE_TRY(auto workdir, text_member(message, "default_workdir"));
-  SPACE_TRY(const JsonObject* variables, object_member(message, "env"));
-  if (variables != nullptr) {
-    SPACE_TRY(state_.environment, text_map(*variables));
-  }
-  if (token) state_.access_token = SecretText(*std::move(token));
-  if (user) state_.default_user = *std::move(user);
-  if (workdir) state_.default_workdir = *std::move(workdir);
+  SPACE_TRY(auto parsed, parse_init(message));
+  take_init(state_, std::move(parsed));
   return JsonObject();
 }
 
 Result<JsonObject> ControlCalls::clock(const JsonObject& message) {
   SPACE_TRY(const std::int64_t wanted, require_int(message, "wall_clock_us", 0, INT64_MAX));
-  SPACE_TRY(const std::int64_t stepped, set_wall_clock(wanted));
+  SPACE_TRY(const std::int64_t stepped, around_.set_wall_clock(wanted));
   return JsonObject{{"stepped_us", stepped}};
 }
 
 Result<JsonObject> ControlCalls::entropy(const JsonObject& message) {
-  SPACE_TRY(const std::string text, require_text(message, "entropy"));
-  const auto bytes = from_base64(text);
-  if (!bytes) return fail(Code::invalid_argument, "'entropy' is not base64");
-  SPACE_CHECK(add_entropy(*bytes));
+  SPACE_TRY(const Bytes bytes, parse_entropy(message));
+  SPACE_CHECK(around_.add_entropy(bytes));
   return JsonObject();
 }
 
-// Flushes before it freezes: a file system served by a frozen program (FUSE) would never answer the flush.
+// Flushes before it freezes: a file system served by a frozen program (FUSE) would never answer the flush. A
+// flush that takes too long goes on by itself. A thaw that comes meanwhile has the last word.
 Task<Result<JsonObject>> ControlCalls::quiesce(JsonObject message) {
   SPACE_CO_TRY(const auto flush, bool_member(message, "sync"));
-  if (around_.cgroups == nullptr) co_return JsonObject{{"frozen", false}};
-  if (flush.value_or(false)) co_await run_blocking([] { ::sync(); });
+  const Deadline deadline = Deadline::after(quiesce_limit);
+  const std::uint64_t turn = ++state_.quiesce_turn;
+  const auto overtaken = [this, turn] { return state_.quiesce_turn != turn; };
+  JsonObject answer{{"frozen", false}};
+  if (flush.value_or(false)) {
+    const auto synced = co_await detached_work(around_.flush, deadline.at_most(flush_limit));
+    answer["synced"] = synced.has_value();
+  }
+  if (around_.cgroups == nullptr || overtaken()) co_return answer;
   state_.frozen = true;
-  const auto frozen = co_await around_.cgroups->freeze(Deadline::after(freeze_limit));
+  const auto frozen = co_await around_.cgroups->freeze(deadline, overtaken);
   if (!frozen) {
     log::warn("the user cgroup was not frozen", {log::Field(frozen.error())});
-    SPACE_CO_CHECK(thaw());
+    if (!overtaken()) SPACE_CO_CHECK(thaw());
   }
-  co_return JsonObject{{"frozen", frozen.has_value()}};
+  answer["frozen"] = frozen.has_value();
+  co_return answer;
 }
 
 Result<JsonObject> ControlCalls::thaw() {
-  if (around_.cgroups != nullptr) SPACE_CHECK(around_.cgroups->thaw());
-  state_.frozen = false;
-  state_.thawed.notify_all();
+  SPACE_CHECK(thaw_users(state_, around_.cgroups));
   return JsonObject();
 }
 

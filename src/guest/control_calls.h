@@ -1,9 +1,8 @@
 // The host's control calls (api/channel.md). They come only over the private channel.
 #pragma once
 
-#include <functional>
-
-#include "guest/cgroup.h"
+#include "guest/control_messages.h"
+#include "guest/control_surroundings.h"
 #include "guest/guest_state.h"
 #include "guest/process_table.h"
 #include "net/h2_session.h"
@@ -12,13 +11,8 @@ namespace space::guest {
 
 class ControlCalls {
  public:
-  struct Surroundings {
-    Cgroups* cgroups = nullptr;  // nullptr: nothing can be frozen
-    std::function<std::size_t()> open_tunnels;
-    std::function<void(bool reboot)> shut_down;  // returns at once
-  };
-  ControlCalls(GuestState& state, ProcessTable& table, Surroundings surroundings)
-      : state_(state), table_(table), around_(std::move(surroundings)) {}
+  ControlCalls(const Executor& executor, GuestState& state, ProcessTable& table,
+               ControlSurroundings surroundings);
 
   Task<CallResponse> handle(CallRequest request);
   // The answer of `activity`.
@@ -26,18 +20,24 @@ class ControlCalls {
 
  private:
   Task<Result<JsonObject>> dispatch(std::string name, JsonObject message);
-  Result<JsonObject> identity(const JsonObject& message);
+  Task<Result<JsonObject>> dispatch_slow(std::string name, JsonObject message);
+  Task<Result<JsonObject>> identity(JsonObject message);
   Result<JsonObject> init(const JsonObject& message);
   Result<JsonObject> clock(const JsonObject& message);
   Result<JsonObject> entropy(const JsonObject& message);
   Task<Result<JsonObject>> quiesce(JsonObject message);
   Result<JsonObject> thaw();
+  Task<Result<JsonObject>> warm(JsonObject message);
+  Task<Result<JsonObject>> wake(JsonObject message);
+  Task<JsonObject> run_wake(WakeMessage message);
   Result<JsonObject> stats() const;
   Result<JsonObject> shutdown(const JsonObject& message);
 
   GuestState& state_;
   ProcessTable& table_;
-  Surroundings around_;
+  ControlSurroundings around_;
+  bool waking_ = false;  // one at a time
+  Event woken_;
 };
 
 }  // namespace space::guest

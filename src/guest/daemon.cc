@@ -83,14 +83,14 @@ Result<void> Daemon::serve_channel(const std::string& cgroup_root, bool is_init)
   cgroups_ = *std::move(cgroups);
   state_.user_cgroup_fd = cgroups_->user_folder();
   state_.reset_oom_score = true;
-  calls_.emplace(state_, table_,
-                 ControlCalls::Surroundings{.cgroups = &*cgroups_,
-                                            .open_tunnels = [this] { return channel_->open_tunnels(); },
-                                            .shut_down =
-                                                [this, is_init](bool reboot) {
-                                                  spawn(executor_, "stop the machine",
-                                                        stop_soon(reboot, is_init));
-                                                }});
+  ControlSurroundings around;
+  around.cgroups = &*cgroups_;
+  around.open_tunnels = [this] { return channel_->open_tunnels(); };
+  around.shut_down = [this, is_init](bool reboot) {
+    spawn(executor_, "stop the machine", stop_soon(reboot, is_init));
+  };
+  around.serve_clients = [this](StreamPtr client) { return http_.serve(std::move(client)); };
+  calls_.emplace(executor_, state_, table_, std::move(around));
   channel_.emplace(http_, *calls_);
   serve_programs();
   spawn(executor_, "channel", run_channel(is_init));

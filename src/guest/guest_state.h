@@ -2,6 +2,7 @@
 // leases and the wake-up time by programs of the sandbox.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/secret.h"
@@ -21,6 +22,7 @@ struct GuestState {
   std::string default_user = "user";
   std::string default_workdir;
   std::string path{default_path};
+  std::string daemon_version = "unknown";
   UserDatabase users;
   Leases leases;
   WakeUp wake_up;
@@ -29,6 +31,8 @@ struct GuestState {
   bool reset_oom_score = false;  // the daemon protected itself, programs must not inherit that
   bool frozen = false;           // a program started in a frozen cgroup would never reach its exec
   Event thawed;
+  std::uint64_t quiesce_turn =
+      0;  // moved on by each quiesce and each thaw: one that was overtaken freezes nothing
 };
 
 }  // namespace space::guest

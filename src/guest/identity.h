@@ -1,6 +1,8 @@
-// Who this guest is: host name, machine id, generation. Renewed for every copy of a snapshot.
+// Who this guest is: host name, machine id, boot id, generation. Renewed for every copy of a snapshot.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,8 +16,20 @@ bool is_host_name(std::string_view name);
 // Pure.
 std::string hosts_with_name(std::string_view hosts, std::string_view host_name);
 
-// Sets the host name and, when `sandbox_id` is not the one of the last call, a fresh /etc/machine-id and the
-// next number in /run/space/generation, which programs that keep randomness of their own may watch.
-Result<void> take_identity(std::string_view sandbox_id, std::string_view host_name);
+// What an identity was new to.
+struct IdentityNews {
+  bool memory = false;  // this memory was another sandbox's, or the machine has just booted
+  bool disk = false;    // this disk was another sandbox's, or is a template's
+};
+// Sets the host name. Where `sandbox_id` is new to the disk: a fresh /etc/machine-id (D-Bus's copy too);
+// where it is new to the memory: a fresh boot_id. All is tried; the error is the first. Blocks as long as
+// /etc does.
+Result<IdentityNews> take_identity(std::string_view sandbox_id, std::string_view host_name);
+
+// Replaces /run/space/generation, which programs that keep randomness of their own may watch: a new file is
+// renamed over it, so that nobody reads half a number. Nothing happens when it holds `generation` already.
+Result<void> set_generation(std::uint64_t generation);
+// The same with the number after the one that is there.
+Result<void> next_generation();
 
 }  // namespace space::guest

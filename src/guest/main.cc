@@ -76,6 +76,7 @@ int run_in_machine(bool is_init) {
     log::warn("daemon not protected", {log::Field(done.error())});
   boost::asio::io_context loop(1);
   Daemon daemon(loop);
+  daemon.state().daemon_version = SPACE_VERSION;
   const auto serving = daemon.serve_channel(is_init ? "/sys/fs/cgroup" : "/sys/fs/cgroup/space", is_init);
   if (!serving) return fail_to_start(serving.error());
   loop.run();
@@ -85,6 +86,7 @@ int run_in_machine(bool is_init) {
 int run_on_tcp(Options options) {
   boost::asio::io_context loop(1);
   Daemon daemon(loop);
+  daemon.state().daemon_version = SPACE_VERSION;
   daemon.state().default_user = std::move(options.default_user);
   daemon.state().access_token = SecretText(std::move(options.token));
   if (const char* path = std::getenv("PATH")) daemon.state().path = path;

@@ -69,7 +69,7 @@ class Process : public std::enable_shared_from_this<Process> {
   bool timed_out() const { return timed_out_; }
   // Timed out, but the kernel cannot end it (a file system that does not answer): nobody should wait for it.
   bool unkillable() const { return unkillable_; }
-  const ExitStatus& exit_status() const { return *exit_; }  // once ended
+  const ExitStatus& exit_status() const { return *exit_; }  // once it has exited
 
   Result<void> signal(int number);  // to the program itself, not to its group
   // Waits while the program does not read. One writer at a time; others queue behind it.

@@ -29,6 +29,7 @@ struct StartRequest {
   std::optional<TerminalSize> terminal;
   std::optional<std::string> tag;
   bool stdin_open = true;  // absent means open, for old clients
+  bool hidden = false;     // the daemon's own: clients neither see nor reach it. Never from a message
 };
 struct Selector {
   std::optional<std::uint32_t> pid;

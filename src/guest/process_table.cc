@@ -52,7 +52,7 @@ Task<RpcResult<std::shared_ptr<Process>>> ProcessTable::start(StartRequest reque
 
   auto process = std::make_shared<Process>(executor_, *pid, std::move(request), std::move(starting->ours),
                                            [this](const std::shared_ptr<Process>& ended) { retire(ended); });
-  running_.insert_or_assign(*pid, process);
+  home_of(process->request()).insert_or_assign(*pid, process);
   process->run(timeout);
   if (starting->wait_status) process->on_exit(*starting->wait_status);
   co_return process;
@@ -134,17 +134,20 @@ void ProcessTable::on_exit(pid_t pid, int wait_status) {
     (*starting)->wait_status = wait_status;
     return;
   }
-  const auto found = running_.find(pid);
-  // Else an orphan that became ours, perhaps under the pid of a program whose output others still hold.
-  if (found == running_.end() || found->second->exited()) return;
-  const auto process = found->second;
-  process->on_exit(wait_status);
+  for (const Running* home : {&running_, &hidden_}) {
+    const auto found = home->find(pid);
+    // Else an orphan that became ours, perhaps under the pid of a program whose output others still hold.
+    if (found == home->end() || found->second->exited()) continue;
+    const auto process = found->second;
+    return process->on_exit(wait_status);
+  }
 }
 
 void ProcessTable::retire(const std::shared_ptr<Process>& process) {
-  ended_.push_back({system_clock().monotonic() + kept_after_end, process});
-  const auto found = running_.find(process->pid());
-  if (found != running_.end() && found->second == process) running_.erase(found);
+  if (!process->request().hidden) ended_.push_back({system_clock().monotonic() + kept_after_end, process});
+  Running& home = home_of(process->request());
+  const auto found = home.find(process->pid());
+  if (found != home.end() && found->second == process) home.erase(found);
   forget_old();
 }
 

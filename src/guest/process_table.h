@@ -57,9 +57,13 @@ class ProcessTable {
   void retire(const std::shared_ptr<Process>& process);
   void forget_old();
 
+  using Running = std::map<pid_t, std::shared_ptr<Process>>;
+  Running& home_of(const StartRequest& request) { return request.hidden ? hidden_ : running_; }
+
   Executor executor_;
   boost::asio::posix::stream_descriptor child_signal_;
-  std::map<pid_t, std::shared_ptr<Process>> running_;
+  Running running_;
+  Running hidden_;           // the daemon's own programs
   std::deque<Ended> ended_;  // oldest first
   std::vector<std::shared_ptr<Starting>> starting_;
   SpawnThreads threads_;

@@ -1,0 +1,31 @@
+// What control calls need of the daemon around them.
+#pragma once
+
+#include <unistd.h>
+
+#include <functional>
+
+#include "guest/cgroup.h"
+#include "guest/clock_entropy.h"
+#include "guest/hooks.h"
+#include "net/stream.h"
+
+namespace space::guest {
+
+inline bool flush_file_systems() {
+  ::sync();
+  return true;
+}
+
+struct ControlSurroundings {
+  Cgroups* cgroups = nullptr;  // nullptr: nothing can be frozen
+  std::function<std::size_t()> open_tunnels;
+  std::function<void(bool reboot)> shut_down;          // returns at once
+  std::function<Task<void>(StreamPtr)> serve_clients;  // one connection of the daemon's HTTP API
+  std::function<Result<std::int64_t>(std::int64_t)> set_wall_clock = guest::set_wall_clock;
+  std::function<Result<void>(std::span<const std::byte>)> add_entropy = guest::add_entropy;
+  std::function<bool()> flush = flush_file_systems;  // blocks
+  std::string hooks_folder = guest::hooks_folder;
+};
+
+}  // namespace space::guest
