@@ -1,9 +1,16 @@
 #include "vmm/qmp.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/log.h"
 
 namespace space::vmm {
 namespace {
@@ -12,6 +19,41 @@ constexpr std::size_t console_bytes = 65536;
 constexpr std::size_t state_name_limit_bytes = 32;
 // QEMU limits its own events to a few a second; more is a VMM that burns our processor time.
 constexpr std::uint32_t events_per_second_max = 1000;
+constexpr std::int64_t fdset_id_max = 1'000'000;
+constexpr Millis take_back_limit{5'000};
+constexpr Millis load_poll_interval{2};
+constexpr std::size_t reason_limit_bytes = 256;
+
+// What QEMU is to write into: opened by a name for writing only, and emptied by it, which no pipe can be. Its
+// memory counts as the VMM's that fills it.
+struct StateFile {
+  Fd reader;
+  Fd writer;
+
+  static Result<StateFile> make() {
+    StateFile file;
+    file.reader = Fd(::memfd_create("device-state", MFD_CLOEXEC));
+    if (!file.reader) return fail_errno(errno, "make a file for a device state");
+    SPACE_TRY(file.writer, open_fd(fmt::format("/proc/self/fd/{}", file.reader.get()), O_WRONLY));
+    return file;
+  }
+
+  // QEMU may go on writing: what counts is what is read here, once.
+  Result<std::string> content() const {
+    struct stat status{};
+    if (::fstat(reader.get(), &status) != 0) return fail_errno(errno, "device state");
+    const auto size = static_cast<std::size_t>(status.st_size);
+    if (size > device_state_limit_bytes)
+      return fail(Code::exhausted, "a device state of {} bytes, more than {}", size,
+                  device_state_limit_bytes);
+    std::string text(size, '\0');
+    const ssize_t count = ::pread(reader.get(), text.data(), size, 0);
+    if (count < 0) return fail_errno(errno, "read a device state");
+    if (size == 0 || static_cast<std::size_t>(count) != size)
+      return fail(Code::invalid_argument, "QEMU wrote no whole device state");
+    return text;
+  }
+};
 
 }  // namespace
 
@@ -28,13 +70,17 @@ class Qmp::Session : public std::enable_shared_from_this<Session> {
                                         "QMP greeting");
   }
 
+  // `descriptor` goes along, if it is one.
   static Task<Result<Json>> execute(std::shared_ptr<Session> self, std::string name, JsonObject arguments,
-                                    Deadline deadline) {
+                                    Fd descriptor, Deadline deadline) {
     Session& session = *self;
     SPACE_CO_CHECK(co_await session.wait_until([&session] { return !session.busy_; }, deadline, name));
     Turn turn(session);
     const std::string text = qmp_command(name, std::move(arguments), ++session.last_id_);
-    SPACE_CO_CHECK(co_await with_deadline(session.stream_->write(as_bytes(text)), deadline, name));
+    SPACE_CO_CHECK(co_await with_deadline(descriptor
+                                              ? session.stream_->write_with(as_bytes(text), descriptor.get())
+                                              : session.stream_->write(as_bytes(text)),
+                                          deadline, name));
     turn.sent = true;
     SPACE_CO_CHECK(
         co_await session.wait_until([&session] { return session.answer_.has_value(); }, deadline, name));
@@ -142,6 +188,43 @@ class Qmp::Session : public std::enable_shared_from_this<Session> {
   std::uint32_t events_in_window_ = 0;
 };
 
+// A descriptor in QEMU's hands, under the name /dev/fdset/N; taken back however its use ends.
+class Qmp::PassedFd {
+ public:
+  static Task<Result<PassedFd>> pass(std::shared_ptr<Session> session, Fd fd, Deadline deadline) {
+    SPACE_CO_TRY(const Json answer,
+                 co_await Session::execute(session, "add-fd", {}, std::move(fd), deadline));
+    const JsonObject* object = answer.if_object();
+    if (object == nullptr) co_return fail(Code::invalid_argument, "add-fd: not an object");
+    SPACE_CO_TRY(const std::int64_t set, require_int(*object, "fdset-id", 0, fdset_id_max));
+    const Executor executor = co_await boost::asio::this_coro::executor;
+    co_return PassedFd(executor, std::move(session), set);
+  }
+  PassedFd(PassedFd&& other) noexcept = default;
+  PassedFd& operator=(PassedFd&&) = delete;
+  // On its own, because a caller that was cancelled can wait for nothing.
+  ~PassedFd() {
+    if (session_) spawn(executor_, "take a descriptor back", take_back(std::move(session_), set_));
+  }
+
+  std::string path() const { return fmt::format("/dev/fdset/{}", set_); }
+
+ private:
+  PassedFd(Executor executor, std::shared_ptr<Session> session, std::int64_t set)
+      : executor_(std::move(executor)), session_(std::move(session)), set_(set) {}
+
+  static Task<void> take_back(std::shared_ptr<Session> session, std::int64_t set) {
+    const auto removed = co_await Session::execute(std::move(session), "remove-fd", {{"fdset-id", set}}, Fd(),
+                                                   Deadline::after(take_back_limit));
+    // A session that ended took the descriptor with it or will be followed by the end of QEMU.
+    if (!removed) log::debug("a descriptor is left with QEMU", {log::Field(removed.error())});
+  }
+
+  Executor executor_;
+  std::shared_ptr<Session> session_;
+  std::int64_t set_;
+};
+
 Qmp::Qmp(std::shared_ptr<Session> session) : session_(std::move(session)) {}
 
 Qmp::~Qmp() {
@@ -159,7 +242,7 @@ Task<Result<std::unique_ptr<Qmp>>> Qmp::open(StreamPtr stream, EventHandler on_e
 }
 
 Task<Result<Json>> Qmp::execute(std::string command, JsonObject arguments, Deadline deadline) {
-  return Session::execute(session_, std::move(command), std::move(arguments), deadline);
+  return Session::execute(session_, std::move(command), std::move(arguments), Fd(), deadline);
 }
 
 void Qmp::close(std::string reason) noexcept {
@@ -209,6 +292,41 @@ Task<Result<std::string>> Qmp::console_text(Deadline deadline) {
   SPACE_CO_TRY(const Json answer, co_await execute("ringbuf-read", std::move(arguments), deadline));
   if (!answer.is_string()) co_return fail(Code::invalid_argument, "ringbuf-read: not a string");
   co_return std::string(answer.get_string());
+}
+
+Task<Result<std::string>> Qmp::save_device_state(Deadline deadline) {
+  SPACE_CO_TRY(StateFile file, StateFile::make());
+  SPACE_CO_TRY(const PassedFd passed, co_await PassedFd::pass(session_, std::move(file.writer), deadline));
+  // The name is of another hypervisor, whose toolstack saves memory itself just as we do.
+  JsonObject arguments{{"filename", passed.path()}, {"live", false}};
+  SPACE_CO_CHECK(co_await execute("xen-save-devices-state", std::move(arguments), deadline));
+  co_return file.content();
+}
+
+Task<Result<void>> Qmp::load_device_state(Fd state, Deadline deadline) {
+  SPACE_CO_TRY(const PassedFd passed, co_await PassedFd::pass(session_, std::move(state), deadline));
+  // Without exit-on-error=false a QEMU that cannot load would end, and its reason with it.
+  JsonObject arguments{{"uri", "file:" + passed.path()}, {"exit-on-error", false}};
+  SPACE_CO_CHECK(co_await execute("migrate-incoming", std::move(arguments), deadline));
+  while (true) {
+    SPACE_CO_TRY(const bool loaded, co_await is_loaded(deadline));
+    if (loaded) co_return Result<void>();
+    if (deadline.passed()) co_return fail(Code::deadline, "QEMU did not load the device state in time");
+    co_await sleep_for(load_poll_interval);
+  }
+}
+
+Task<Result<bool>> Qmp::is_loaded(Deadline deadline) {
+  SPACE_CO_TRY(const Json answer, co_await execute("query-migrate", {}, deadline));
+  const JsonObject* progress = answer.if_object();
+  if (progress == nullptr) co_return fail(Code::invalid_argument, "query-migrate: not an object");
+  SPACE_CO_TRY(const auto status, text_member(*progress, "status"));
+  if (status == "failed" || status == "cancelled") {
+    SPACE_CO_TRY(const auto reason, text_member(*progress, "error-desc"));
+    co_return fail(Code::invalid_argument, "QEMU did not take the device state: {}",
+                   reason.value_or(*status).substr(0, reason_limit_bytes));
+  }
+  co_return status == "completed";
 }
 
 }  // namespace space::vmm

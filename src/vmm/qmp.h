@@ -60,11 +60,10 @@ class Qmp {
 
  private:
   class Session;
+  class PassedFd;
   explicit Qmp(std::shared_ptr<Session> session);
   Task<Result<void>> command(std::string name, Deadline deadline);
-  // Gives QEMU a duplicate of `fd` as a set of descriptors of its own; answers the set's number.
-  Task<Result<std::int64_t>> add_fd(Fd fd, Deadline deadline);
-  Task<Result<void>> remove_fd(std::int64_t set, Deadline deadline);
+  Task<Result<bool>> is_loaded(Deadline deadline);
 
   std::shared_ptr<Session> session_;
 };
