@@ -3,6 +3,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "net/channel.h"
+#include "sandboxd/faults.h"
 
 namespace space {
 namespace {
@@ -21,7 +22,7 @@ channel::Sync make_sync(std::uint64_t epoch) {
   sync.wall_clock_us = std::chrono::duration_cast<std::chrono::microseconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
-  fill_random(sync.entropy);
+  if (!is_on(Fault::no_reseed)) fill_random(sync.entropy);
   return sync;
 }
 
@@ -64,6 +65,12 @@ void ChannelLink::keep() {
   spawn(executor_, "channel keeper", keep_attached());
 }
 
+void ChannelLink::rest(bool still) {
+  resting_ = still;
+  missed_beats_ = 0;
+  wake_.notify_all();
+}
+
 void ChannelLink::close() {
   if (std::exchange(closed_, true)) return;
   hooks_.changed = [] {};
@@ -83,6 +90,10 @@ Task<void> ChannelLink::keep_attached() {
   const auto self = shared_from_this();
   Millis pause = attach_pause_min;
   while (!closed_) {
+    if (resting_) {
+      co_await wake_.wait();
+      continue;
+    }
     if (session()) {
       pause = attach_pause_min;
       const bool woken = co_await wake_.wait(Deadline::after(pace_.beat_interval));
@@ -102,6 +113,7 @@ Task<void> ChannelLink::keep_attached() {
 Task<void> ChannelLink::heart_beat() {
   const auto session = session_;
   const auto answered = co_await session->ping(Deadline::after(pace_.beat_limit));
+  if (resting_) co_return;  // it was stopped meanwhile, and owes no answer
   if (answered) {
     missed_beats_ = 0;
     set_responsive(true);

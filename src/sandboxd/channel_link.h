@@ -39,6 +39,9 @@ class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
   Task<Result<void>> attach(Deadline deadline);
   // From now on keeps it attached and watches it, until close().
   void keep();
+  // While the guest stands still it is neither asked nor attached anew; the session stays.
+  void rest(bool still);
+  void rehook(Hooks hooks) { hooks_ = std::move(hooks); }
   // Resets every stream. No hook is called any more.
   void close();
 
@@ -64,6 +67,7 @@ class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
   Event wake_;
   int missed_beats_ = 0;
   bool responsive_ = true;
+  bool resting_ = false;
   bool closed_ = false;
 };
 

@@ -8,8 +8,8 @@ EventLog::EventLog(const Executor& executor, const Clock& clock)
           std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch()).count())),
       published_(executor) {}
 
-void EventLog::publish(std::string id, State state, std::string reason) {
-  events_.push_back({++last_, std::move(id), state, std::move(reason), clock_.wall()});
+void EventLog::publish(std::string id, State state, std::string reason, bool idle) {
+  events_.push_back({++last_, std::move(id), state, std::move(reason), idle, clock_.wall()});
   if (events_.size() > kept) events_.pop_front();
   published_.notify_all();
 }

@@ -17,6 +17,7 @@ struct SandboxEvent {
   std::string id;
   State state = State::creating;
   std::string reason;
+  bool idle = false;  // paused by the node itself
   Wall at{};
 };
 
@@ -33,7 +34,7 @@ class EventLog {
   // Sequences start at the wall clock's microseconds, so they grow across restarts of the process.
   explicit EventLog(const Executor& executor, const Clock& clock = system_clock());
 
-  void publish(std::string id, State state, std::string reason);
+  void publish(std::string id, State state, std::string reason, bool idle = false);
   // Events after `after`, waiting for the first one until the deadline; then an empty page.
   Task<EventPage> wait(std::uint64_t after, Deadline deadline);
 

@@ -11,6 +11,7 @@
 
 #include "net/channel.h"
 #include "sandboxd/race.h"
+#include "vmm/receiving_stream.h"
 
 namespace space {
 namespace asio = boost::asio;
@@ -71,37 +72,37 @@ Fd FakeVm::pidfd() const {
   return Fd(::fcntl(death_.get(), F_DUPFD_CLOEXEC, 0));
 }
 
-// nullptr: the VM died.
-Task<StreamPtr> FakeVm::accept(int listener) {
-  while (running_) {
-    Fd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd) co_return make_stream(executor_, std::move(fd));
-    co_await sleep_for(Millis(1));
+// Empty: the VM died.
+Task<Fd> FakeVm::accept(int listener) {
+  Fd fd;
+  while (running_ && !fd) {
+    fd = Fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd) co_await sleep_for(Millis(1));
   }
-  co_return nullptr;
+  co_return fd;
 }
 
 Task<void> FakeVm::serve_qmp(Fd listener) {
   const auto self = shared_from_this();
   ::fcntl(listener.get(), F_SETFL, O_NONBLOCK);
-  while (StreamPtr stream = co_await accept(listener.get()))
+  while (Fd connection = co_await accept(listener.get()))
     co_await race(
         [](vmm::FakeQemu& qemu, StreamPtr s) -> Task<int> {
           co_await vmm::FakeQemu::serve(qemu, std::move(s));
           co_return 0;
-        }(qemu_, std::move(stream)),
+        }(qemu_, std::make_unique<vmm::ReceivingStream>(executor_, std::move(connection))),
         died_);
 }
 
 Task<void> FakeVm::serve_channel(Fd listener) {
   const auto self = shared_from_this();
   ::fcntl(listener.get(), F_SETFL, O_NONBLOCK);
-  while (StreamPtr stream = co_await accept(listener.get()))
+  while (Fd connection = co_await accept(listener.get()))
     co_await race(
         [](FakeVm& vm, StreamPtr s) -> Task<int> {
           co_await vm.serve_guest(std::move(s));
           co_return 0;
-        }(*this, std::move(stream)),
+        }(*this, make_stream(executor_, std::move(connection))),
         died_);
 }
 

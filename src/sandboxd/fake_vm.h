@@ -44,7 +44,7 @@ class FakeVm : public std::enable_shared_from_this<FakeVm> {
   Task<void> serve_qmp(Fd listener);
   Task<void> serve_channel(Fd listener);
   Task<void> serve_guest(StreamPtr transport);
-  Task<StreamPtr> accept(int listener);
+  Task<Fd> accept(int listener);
   Task<CallResponse> control(CallRequest request);
 
   Executor executor_;

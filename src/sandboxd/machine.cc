@@ -1,5 +1,7 @@
 #include "sandboxd/machine.h"
 
+#include <unistd.h>
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -20,9 +22,17 @@ constexpr Millis end_poll = 10ms;
 constexpr Millis end_notice = 500ms;
 // Between two attempts to go on with a full disk.
 constexpr Millis disk_poll = 1s;
+// The guest gives itself 1 s to freeze; before it, it flushes.
+constexpr Millis quiesce_limit = 5s;
+constexpr Millis thaw_limit = 5s;
 // The node manager's reaper writes the cause down a moment after the process is gone.
 constexpr Millis cause_limit = 1500ms;
 constexpr Millis cause_poll = 20ms;
+
+Task<Result<void>> drop(Task<Result<JsonObject>> task) {
+  SPACE_CO_CHECK(co_await std::move(task));
+  co_return Result<void>();
+}
 
 template <class... Ts>
 struct Overloaded : Ts... {
@@ -30,6 +40,32 @@ struct Overloaded : Ts... {
 };
 
 }  // namespace
+
+namespace {
+
+Result<std::string> read_manifest(const Fd& manifest) {
+  std::string text(vmm::snapshot_manifest_limit_bytes + 1, '\0');
+  const ssize_t n = ::pread(manifest.get(), text.data(), text.size(), 0);
+  if (n < 0) return fail_errno(errno, "read the snapshot's manifest");
+  text.resize(static_cast<std::size_t>(n));
+  return text;
+}
+
+}  // namespace
+
+vmm::Accelerator to_vmm(MachineAccelerator accelerator) {
+  return accelerator == MachineAccelerator::kvm ? vmm::Accelerator::kvm : vmm::Accelerator::tcg;
+}
+
+Result<void> check_restorable_here(const Machine::Host& host, const Fd& manifest,
+                                   MachineAccelerator accelerator) {
+  SPACE_TRY(const std::string text, read_manifest(manifest));
+  SPACE_TRY(const vmm::SnapshotManifest parsed, vmm::parse_snapshot_manifest(text));
+  vmm::NodeMachine machine;
+  machine.accelerator = to_vmm(accelerator);
+  machine.cpu = host.cpu_model(accelerator);
+  return vmm::check_restorable(parsed, machine);
+}
 
 Machine::Machine(Host host, std::string id, ChannelLink::Hooks hooks)
     : host_(std::move(host)),
@@ -40,20 +76,26 @@ Machine::Machine(Host host, std::string id, ChannelLink::Hooks hooks)
       interrupted_(host_.executor) {}
 
 Task<Result<void>> Machine::apply(Effect effect, Deadline deadline) {
-  auto task =
-      std::visit(Overloaded{
-                     [&](const effect::CreateDisk& disk) {
-                       return host_.noded.disk_create(id_, disk.template_digest, disk.disk_mib, deadline);
-                     },
-                     [&](const effect::CreateSlot&) { return host_.noded.slot_create(id_, deadline); },
-                     [&](const effect::OpenSockets&) { return open_sockets(); },
-                     [&](const effect::LaunchVmm& vmm) { return launch(vmm, deadline); },
-                     [&](const effect::ConnectQmp&) { return while_alive(connect_qmp(deadline)); },
-                     [&](const effect::AttachChannel&) { return while_alive(channel_->attach(deadline)); },
-                     [&](const effect::SetIdentity&) { return while_alive(set_identity(deadline)); },
-                     [&](const effect::InitGuest&) { return while_alive(init_guest(deadline)); },
-                 },
-                 effect);
+  auto task = std::visit(
+      Overloaded{
+          [&](const effect::CreateDisk& disk) {
+            return host_.noded.disk_create(id_, disk.template_digest, disk.disk_mib, deadline);
+          },
+          [&](const effect::RestoreDisk& from) {
+            return host_.noded.disk_restore(id_, from.source, from.number, deadline);
+          },
+          [&](const effect::CreateSlot&) { return host_.noded.slot_create(id_, deadline); },
+          [&](const effect::OpenSockets&) { return open_sockets(); },
+          [&](const effect::LaunchVmm& vmm) { return launch(vmm, deadline); },
+          [&](const effect::ConnectQmp&) { return while_alive(connect_qmp(deadline)); },
+          [&](const effect::LoadState& from) { return while_alive(load_state(from, deadline)); },
+          [&](const effect::Continue&) { return while_alive(cont_vcpus(deadline)); },
+          [&](const effect::AttachChannel&) { return while_alive(channel_->attach(deadline)); },
+          [&](const effect::SetIdentity&) { return while_alive(set_identity(deadline)); },
+          [&](const effect::InitGuest&) { return while_alive(init_guest(deadline)); },
+          [&](const effect::WakeGuest&) { return while_alive(wake(std::exchange(wake_, {}), deadline)); },
+      },
+      effect);
   if (interruption_) co_return std::unexpected(*interruption_);
   co_return co_await std::move(task);
 }
@@ -84,6 +126,7 @@ Task<Result<void>> Machine::open_sockets() {
 }
 
 Task<Result<void>> Machine::launch(effect::LaunchVmm spec, Deadline deadline) {
+  accelerator_ = spec.accelerator;
   SPACE_CO_TRY(Vmm vmm, co_await host_.noded.vmm_launch(id_, spec, host_.tsc_khz, sockets_.qmp.get(),
                                                         sockets_.channel.get(), deadline));
   // From here on only QEMU listens: when it is gone, connecting is refused instead of waiting for ever.
@@ -149,12 +192,100 @@ Task<Result<void>> Machine::set_identity(Deadline deadline) {
 }
 
 Task<Result<void>> Machine::init_guest(Deadline deadline) {
-  GuestInit init = std::exchange(guest_init_, {});
-  JsonObject body{{"access_token", init.access_token.reveal()}, {"env", init.env.reveal()}};
-  if (init.default_user) body["default_user"] = *init.default_user;
-  if (init.default_workdir) body["default_workdir"] = *init.default_workdir;
-  SPACE_CO_CHECK(co_await channel_->control("init", std::move(body), deadline));
+  SPACE_CO_CHECK(co_await channel_->control("init", to_json(std::exchange(guest_init_, {})), deadline));
   co_return Result<void>();
+}
+
+Task<Result<void>> Machine::load_state(effect::LoadState from, Deadline deadline) {
+  SPACE_CO_TRY(SnapshotFiles files, co_await host_.noded.snapshot_open(from.source, from.number, deadline));
+  SPACE_CO_CHECK(check_restorable_here(host_, files.manifest, accelerator_));
+  stands_still_ = true;
+  co_return co_await qmp_->load_device_state(std::move(files.state), deadline);
+}
+
+Task<Result<void>> Machine::ensure_qmp(Deadline deadline) {
+  if (qmp_ && !qmp_->closed()) co_return Result<void>();
+  if (dead_) co_return fail(Code::unavailable, "its VMM has ended");
+  co_return co_await connect_qmp(deadline);
+}
+
+Task<bool> Machine::quiesce(bool sync) {
+  const auto answer = co_await channel_->control("quiesce", {{"sync", sync}}, Deadline::after(quiesce_limit));
+  if (!answer) co_return false;
+  const auto frozen = bool_member(*answer, "frozen");
+  co_return frozen && frozen->value_or(false);
+}
+
+Task<Result<void>> Machine::stop_vcpus(Deadline deadline) {
+  const auto self = shared_from_this();
+  SPACE_CO_CHECK(co_await ensure_qmp(deadline));
+  SPACE_CO_CHECK(co_await qmp_->stop(deadline));
+  stands_still_ = true;
+  channel_->rest(true);
+  co_return Result<void>();
+}
+
+Task<Result<void>> Machine::cont_vcpus(Deadline deadline) {
+  const auto self = shared_from_this();
+  SPACE_CO_CHECK(co_await ensure_qmp(deadline));
+  SPACE_CO_CHECK(co_await qmp_->cont(deadline));
+  stands_still_ = false;
+  channel_->rest(false);
+  co_return Result<void>();
+}
+
+Task<Result<void>> Machine::ensure_running(Deadline deadline) {
+  const auto self = shared_from_this();
+  SPACE_CO_CHECK(co_await ensure_qmp(deadline));
+  SPACE_CO_TRY(const vmm::VmStatus status, co_await qmp_->query_status(deadline));
+  // Any other reason to stand still has an owner of its own (a full disk).
+  if (status.state != "paused") co_return Result<void>();
+  co_return co_await cont_vcpus(deadline);
+}
+
+Task<Result<void>> Machine::wake(GuestWake wake, Deadline deadline) {
+  const auto self = shared_from_this();
+  SPACE_CO_CHECK(co_await channel_->control("wake", to_json(std::move(wake)), deadline));
+  co_return Result<void>();
+}
+
+Task<void> Machine::thaw() {
+  const auto self = shared_from_this();
+  const auto thawed = co_await channel_->control("thaw", {}, Deadline::after(thaw_limit));
+  if (!thawed) log::warn("the guest was not thawed", {{"sandbox", id_}, log::Field(thawed.error())});
+}
+
+Task<Result<void>> Machine::shut_down(Deadline deadline) {
+  const auto self = shared_from_this();
+  (void)co_await channel_->control("shutdown", {}, deadline);
+  while (!dead_ && !interruption_)
+    if (!co_await interrupted_.wait(deadline)) co_return fail(Code::deadline, "the guest did not shut down");
+  if (interruption_ && !dead_) co_return std::unexpected(*interruption_);
+  co_return Result<void>();
+}
+
+Task<Result<void>> Machine::warm(bool everything, Deadline deadline) {
+  const auto self = shared_from_this();
+  SPACE_CO_CHECK(
+      co_await while_alive(drop(channel_->control("warm", {{"everything", everything}}, deadline))));
+  co_return Result<void>();
+}
+
+Task<Result<std::string>> Machine::save_device_state(Deadline deadline) {
+  const auto self = shared_from_this();
+  SPACE_CO_CHECK(co_await ensure_qmp(deadline));
+  co_return co_await qmp_->save_device_state(deadline);
+}
+
+Task<Result<void>> Machine::reattach(Deadline deadline) {
+  const auto self = shared_from_this();
+  if (channel_->session()) co_return Result<void>();
+  co_return co_await while_alive(channel_->attach(deadline));
+}
+
+void Machine::rehook(ChannelLink::Hooks hooks) {
+  changed_ = hooks.changed;
+  channel_->rehook(std::move(hooks));
 }
 
 Task<Result<void>> Machine::adopt() {

@@ -8,11 +8,12 @@
 #include <string>
 
 #include "sandboxd/channel_link.h"
-#include "sandboxd/guest_init.h"
+#include "sandboxd/guest_wake.h"
 #include "sandboxd/noded_client.h"
 #include "sandboxd/plan_runner.h"
 #include "sandboxd/vm_sockets.h"
 #include "vmm/qmp.h"
+#include "vmm/snapshot_manifest.h"
 
 namespace space {
 
@@ -23,12 +24,19 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
     NodedClient& noded;     // outlives the machine
     std::string vm_folder;  // holds a folder of sockets for each VM
     std::uint64_t tsc_khz = 0;
+    std::string cpu_tcg, cpu_kvm;  // as a guest sees the processor (vmm/snapshot_manifest.h)
+
+    const std::string& cpu_model(MachineAccelerator accelerator) const {
+      return accelerator == MachineAccelerator::kvm ? cpu_kvm : cpu_tcg;
+    }
   };
 
   // `changed`: the VMM died, or the channel's hooks of the same name.
   Machine(Host host, std::string id, ChannelLink::Hooks hooks);
 
+  // For the effects that tell the guest something.
   void set_guest_init(GuestInit init) { guest_init_ = std::move(init); }
+  void set_wake(GuestWake wake) { wake_ = std::move(wake); }
 
   Task<Result<void>> apply(Effect effect, Deadline deadline) override;
   Task<Result<void>> undo(Undo undo) override;
@@ -40,6 +48,32 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
     kept_ = true;
     channel_->keep();
   }
+  // Standing still. quiesce: the guest has frozen its user programs, after a flush if `sync`; false: it did
+  // not in time, or cannot be asked.
+  Task<bool> quiesce(bool sync);
+  Task<Result<void>> stop_vcpus(Deadline deadline);
+  Task<Result<void>> cont_vcpus(Deadline deadline);
+  // Goes on where something stopped it that is over: a daemon that died in the middle of a pause.
+  Task<Result<void>> ensure_running(Deadline deadline);
+  // One call that tells a guest all of `wake`; the first thing after it stood still.
+  Task<Result<void>> wake(GuestWake wake, Deadline deadline);
+  // The user programs go on. A guest that does not hear it is not answering anything: the channel's affair.
+  Task<void> thaw();
+  // Lets the guest shut itself down and waits for the end of its VMM.
+  Task<Result<void>> shut_down(Deadline deadline);
+  // Starts what a first command would have to load; with `everything` also what most programs need.
+  Task<Result<void>> warm(bool everything, Deadline deadline);
+  Task<Result<std::string>> save_device_state(Deadline deadline);
+  // Attaches the channel where it is not: after a pause that a new daemon found.
+  Task<Result<void>> reattach(Deadline deadline);
+  // While its vCPUs stand still nobody expects an answer of the guest.
+  bool stands_still() const { return stands_still_; }
+  // It was made for nobody and becomes the sandbox of these hooks.
+  void rehook(ChannelLink::Hooks hooks);
+
+  const Host& host() const { return host_; }
+  std::string qemu_version() const { return qmp_ ? qmp_->server_version() : ""; }
+
   // Makes an effect that waits for the guest fail with `reason` at once.
   void interrupt(Error reason);
 
@@ -63,6 +97,8 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   Task<void> wait_for_disk();
   Task<Result<void>> set_identity(Deadline deadline);
   Task<Result<void>> init_guest(Deadline deadline);
+  Task<Result<void>> load_state(effect::LoadState from, Deadline deadline);
+  Task<Result<void>> ensure_qmp(Deadline deadline);
   Task<Result<void>> end_vmm();
   void watch(Vmm vmm);
   Task<void> watch_death(Fd pidfd);
@@ -76,6 +112,7 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   std::function<void()> changed_;
   std::shared_ptr<ChannelLink> channel_;
   GuestInit guest_init_;
+  GuestWake wake_;
   VmSockets sockets_;
   std::unique_ptr<vmm::Qmp> qmp_;
   bool guest_panicked_ = false;
@@ -87,8 +124,15 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   bool launched_ = false;
   bool kept_ = false;  // started, or adopted
   bool dead_ = false;
+  bool stands_still_ = false;
+  MachineAccelerator accelerator_ = MachineAccelerator::tcg;  // launched with
   std::optional<Error> interruption_;
   Event interrupted_;
 };
+
+vmm::Accelerator to_vmm(MachineAccelerator accelerator);
+// conflict with the reason: the snapshot whose manifest this is cannot go on on this machine.
+Result<void> check_restorable_here(const Machine::Host& host, const Fd& manifest,
+                                   MachineAccelerator accelerator);
 
 }  // namespace space

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "sandboxd/confinement.h"
 #include "sandboxd/control_link.h"
+#include "sandboxd/faults.h"
 #include "sandboxd/node.h"
 
 namespace {
@@ -41,11 +42,32 @@ space::NodeOptions parse(int argc, char** argv) {
             "of each sandbox's network, each way, 0: no limit");
   app.add_flag("--allow-tcg-multitenant", options.allow_tcg_multitenant,
                "run several teams' sandboxes also where there is no hardware isolation");
+  app.add_option("--warm-pool", options.pool.target, "VMs parked for each template's default shape")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--warm-pool-max", options.pool.max, "VMs parked in all")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 10'000));
+  app.add_option("--hot-keep-s", options.hot_keep_s, "seconds a paused sandbox stays in memory")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 365 * 24 * 3600));
+  app.add_option("--shutdown-limit-s", options.shutdown_limit_s,
+                 "seconds in which SIGTERM keeps what runs on the pool")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 3600));
+  std::vector<std::string> faults;
+  app.add_option("--fault", faults, "for tests: spoil something")->group("");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const int status = app.exit(error);
     std::exit(status);
+  }
+  for (const std::string& fault : faults) {
+    if (const auto on = space::switch_on_fault(fault); !on) {
+      space::log::error("bad option", {space::log::Field(on.error())});
+      std::exit(2);
+    }
   }
   if (accelerator == "tcg") options.accelerator = space::MachineAccelerator::tcg;
   if (accelerator == "kvm") options.accelerator = space::MachineAccelerator::kvm;
@@ -73,13 +95,21 @@ int main(int argc, char** argv) {
     log::error("cannot confine itself", {log::Field(confined.error())});
     return 1;
   }
+  // SIGQUIT: at once, as in a crash; the VMs run on.
+  boost::asio::signal_set quit(loop, SIGQUIT);
+  quit.async_wait([&](boost::system::error_code, int) { loop.stop(); });
   boost::asio::signal_set stop(loop, SIGTERM, SIGINT);
-  stop.async_wait([&](boost::system::error_code, int) { loop.stop(); });
+  stop.async_wait([&](boost::system::error_code, int) {
+    spawn(loop.get_executor(), "shut down", [&]() -> Task<void> {
+      co_await (*node)->shut_down();
+      loop.stop();
+    }());
+  });
   spawn(loop.get_executor(), "node", (*node)->run());
   log::info("started");
   loop.run();
 
-  // Stopping is a crash with a log line: what must survive is on disk already, and the VMs run on.
+  // From here stopping is a crash with a log line: what must survive is on disk already.
   log::info("stopped");
   std::_Exit(0);
 }

@@ -1,5 +1,9 @@
 #include "sandboxd/manager.h"
 
+#include <algorithm>
+#include <iterator>
+#include <thread>
+
 #include "base/ids.h"
 #include "base/log.h"
 #include "core/capacity.h"
@@ -13,6 +17,29 @@ using namespace std::chrono_literals;
 constexpr Millis replace_limit = 30s;
 constexpr std::size_t team_bytes_max = 64;
 
+bool has_vmm(const Sandbox& sandbox) {
+  const SandboxRecord& record = sandbox.record();
+  return expects_vmm(record.state, record.memory) || half_built(record.state) || sandbox.pid() != 0;
+}
+
+// Restores and boots keep a core busy each; more at once make all of them late.
+std::size_t starts_at_once() {
+  return std::max<std::size_t>(2, std::thread::hardware_concurrency());
+}
+
+// The shape that sandboxes of a template have unless they ask for another.
+Result<VmKind> default_kind(const JsonObject& manifest) {
+  using namespace shape_limits;
+  VmKind kind;
+  SPACE_TRY(kind.template_digest, require_text(manifest, "digest"));
+  SPACE_TRY(const JsonObject* shape, object_member(manifest, "shape"));
+  if (shape == nullptr) return fail(Code::invalid_argument, "the template's manifest has no shape");
+  SPACE_TRY(kind.shape.vcpus, require_int(*shape, "vcpus", vcpus_min, vcpus_max));
+  SPACE_TRY(kind.shape.memory_mib, require_int(*shape, "memory_mib", memory_mib_min, memory_mib_max));
+  SPACE_TRY(kind.shape.disk_mib, require_int(*shape, "disk_mib", disk_mib_min, disk_mib_max));
+  return kind;
+}
+
 Result<void> check(const CreateRequest& request) {
   if (!is_sandbox_id(request.id)) return fail(Code::invalid_argument, "id is not a sandbox id");
   if (!is_digest(request.template_digest)) return fail(Code::invalid_argument, "template is not a digest");
@@ -24,39 +51,149 @@ Result<void> check(const CreateRequest& request) {
 }  // namespace
 
 Manager::Manager(Machine::Host host, Journal& journal, EventLog& events, SandboxLogs& logs,
-                 SandboxMeter::Pace pace, Limits limits, KsmSwitch ksm)
+                 Templates& templates, SandboxMeter::Pace pace, Limits limits, WarmPool::Options pool,
+                 KsmSwitch ksm)
     : host_(std::move(host)),
       journal_(journal),
       events_(events),
       logs_(logs),
       pace_(pace),
       limits_(limits),
-      ksm_(std::move(ksm)) {}
+      ksm_(std::move(ksm)),
+      desk_(host_.executor),
+      starts_(host_.executor, starts_at_once()),
+      templates_(templates),
+      checkpoints_({host_, journal_, templates_, desk_, starts_}),
+      pool_({host_, checkpoints_, starts_, [this](const Shape& shape) { return admit_memory_of(shape); },
+             [this] { return closing_ || starts_.waiting() > 0; }},
+            pool) {}
 
 std::shared_ptr<Sandbox> Manager::add(SandboxRecord record) {
-  Sandbox::Node node{host_, journal_, events_,
-                     logs_, pace_,    [this](const std::string& id) { sandboxes_.erase(id); }};
+  Sandbox::Node node{host_,
+                     journal_,
+                     events_,
+                     logs_,
+                     pace_,
+                     desk_,
+                     starts_,
+                     limits_.hot_keep_s,
+                     [this](const SandboxRecord& r) { return admit_again(r); },
+                     [this](const SandboxRecord& r) { return checkpoints_.describe(r); },
+                     [this](const std::string& id) {
+                       sandboxes_.erase(id);
+                       spawn(host_.executor, "collect checkpoints", checkpoints_.collect(sources()));
+                     }};
   const std::string id = record.id;
   return sandboxes_[id] = Sandbox::make(std::move(node), std::move(record));
 }
 
 Task<Result<void>> Manager::reconcile(Deadline deadline) {
-  SPACE_CO_TRY(const KernelHoldings kernel, co_await host_.noded.list(deadline));
+  SPACE_CO_TRY(held_at_start_, co_await host_.noded.list(deadline));
   SPACE_CO_TRY(std::vector<SandboxRecord> records, journal_.sandboxes());
+  SPACE_CO_TRY(const std::vector<SnapshotRecord> snapshots, journal_.snapshots());
   std::map<std::string, Recorded> recorded;
   for (SandboxRecord& record : records) {
-    recorded[record.id] = {record.state, record.wanted};
-    add(std::move(record));
+    recorded[record.id] = {record.state, record.wanted, record.memory};
+    std::vector<SnapshotRecord> own;
+    std::ranges::copy_if(snapshots, std::back_inserter(own),
+                         [&](const SnapshotRecord& s) { return s.sandbox == record.id; });
+    add(std::move(record))->take_over(std::move(own));
   }
-  const std::vector<Action> actions = space::reconcile(recorded, kernel.sandboxes);
+  const std::vector<Action> actions = space::reconcile(recorded, held_at_start_.sandboxes);
   std::map<std::string, Remedy> remedies;
   for (const Action& action : actions) remedies[action.id] = action.remedy;
   for (const auto& [id, sandbox] : sandboxes_)
     if (!remedies.contains(id)) sandbox->rest();
   for (const Action& action : actions) apply(action);
-  log::info("reconciled",
-            {{"recorded", recorded.size()}, {"held", kernel.sandboxes.size()}, {"actions", actions.size()}});
+  remove_unknown_snapshots(held_at_start_, snapshots);
+  log::info("reconciled", {{"recorded", recorded.size()},
+                           {"held", held_at_start_.sandboxes.size()},
+                           {"actions", actions.size()}});
   co_return Result<void>();
+}
+
+// Snapshots that no line of the journal names: their making was interrupted, or their end was.
+void Manager::remove_unknown_snapshots(const KernelHoldings& kernel,
+                                       const std::vector<SnapshotRecord>& recorded) {
+  std::set<SnapshotId> known = sources();
+  for (const SnapshotRecord& snapshot : recorded) known.insert({snapshot.sandbox, snapshot.number});
+  // Read again later; until then none of them is lost.
+  if (const auto templates = journal_.template_checkpoints())
+    for (const TemplateCheckpoint& checkpoint : *templates) known.insert({checkpoint.builder, 1});
+  for (const auto& [sandbox, numbers] : kernel.snapshots)
+    for (const std::uint64_t number : numbers)
+      if (!known.contains({sandbox, number}))
+        spawn(host_.executor, "remove snapshot", remove_snapshot({sandbox, number}));
+}
+
+Task<void> Manager::remove_snapshot(SnapshotId snapshot) {
+  const auto removed =
+      co_await host_.noded.snapshot_remove(snapshot.sandbox, snapshot.number, Deadline::after(replace_limit));
+  if (removed)
+    log::warn("snapshot removed that nothing knew",
+              {{"sandbox", snapshot.sandbox}, {"number", snapshot.number}});
+  else
+    log::warn("unknown snapshot not removed", {{"sandbox", snapshot.sandbox}, log::Field(removed.error())});
+}
+
+Task<void> Manager::keep_pool(MachineAccelerator accelerator) {
+  if (const auto taken = co_await checkpoints_.take_over(held_at_start_, accelerator); !taken)
+    log::error("template checkpoints not taken over", {log::Field(taken.error())});
+  co_await checkpoints_.collect(sources());
+  for (const std::string& digest : held_at_start_.templates) {
+    const auto manifest = co_await templates_.get(digest, Deadline::after(replace_limit));
+    const auto kind = manifest ? default_kind(*manifest) : std::unexpected(manifest.error());
+    if (kind)
+      pool_.offer(*kind);
+    else
+      log::warn("template has no pool", {{"template", digest}, log::Field(kind.error())});
+  }
+  co_await pool_.run(accelerator);
+}
+
+Task<Result<void>> Manager::prepare(std::string digest, MachineAccelerator accelerator) {
+  SPACE_CO_TRY(const JsonObject manifest, co_await templates_.get(digest, Deadline::after(replace_limit)));
+  SPACE_CO_TRY(const VmKind kind, default_kind(manifest));
+  SPACE_CO_CHECK(co_await checkpoints_.ensure(kind, accelerator));
+  pool_.offer(kind);
+  co_return Result<void>();
+}
+
+Task<void> Manager::forget_template(std::string digest) {
+  checkpoints_.retire(digest);
+  co_await pool_.drain(std::move(digest));
+  co_await checkpoints_.collect(sources());
+}
+
+// All that somebody may still need the memory of.
+std::set<SnapshotId> Manager::sources() const {
+  std::set<SnapshotId> sources = pool_.sources();
+  for (const auto& [id, sandbox] : sandboxes_)
+    if (sandbox->record().restored_from) sources.insert(*sandbox->record().restored_from);
+  return sources;
+}
+
+Task<void> Manager::shut_down(std::function<void(std::size_t done, std::size_t all)> progress) {
+  closing_ = true;
+  const Deadline deadline = Deadline::after(limits_.shutdown);
+  const auto sandboxes = list();
+  std::size_t all = 0, done = 0, ended = 0;
+  for (const auto& sandbox : sandboxes)
+    if (expects_vmm(sandbox->record().state, sandbox->record().memory)) ++all;
+  progress(0, all);
+  Event each(host_.executor);
+  const auto keep = [&](std::shared_ptr<Sandbox> sandbox) -> Task<void> {
+    const auto kept = co_await sandbox->keep_for_restart(deadline);
+    if (!kept) log::warn("sandbox not kept", {{"sandbox", sandbox->record().id}, log::Field(kept.error())});
+    if (kept) ++done;
+    ++ended;
+    progress(std::min(done, all), all);
+    each.notify_all();
+  };
+  spawn(host_.executor, "close the pool", pool_.close());
+  for (const auto& sandbox : sandboxes) spawn(host_.executor, "keep", keep(sandbox));
+  while (ended < sandboxes.size()) co_await each.wait();
+  co_await pool_.close();
 }
 
 void Manager::apply(const Action& action) {
@@ -65,6 +202,8 @@ void Manager::apply(const Action& action) {
       return sandboxes_.at(action.id)->adopt();
     case Remedy::finish_deletion:
       return sandboxes_.at(action.id)->finish_deletion();
+    case Remedy::release_vmm:
+      return sandboxes_.at(action.id)->release_vmm();
     case Remedy::mark_failed:
       return sandboxes_.at(action.id)->mark_failed(std::string(action.cause));
     case Remedy::remove_leftovers:
@@ -96,7 +235,16 @@ Task<Result<std::shared_ptr<Sandbox>>> Manager::create(CreateRequest request,
     if (sandboxes_.contains(request.id))
       co_return fail(Code::conflict, "sandbox {} is being created by another request", request.id);
   }
-  SPACE_CO_CHECK(admit(request, accelerator));
+  const VmKind kind{request.template_digest, request.shape};
+  auto parked = pool_.claim(request.id, kind);  // no longer counted as the pool's
+  auto admitted = co_await make_room(request, accelerator);
+  if (admitted && sandboxes_.contains(request.id))
+    admitted = fail(Code::conflict, "sandbox {} is being created by another request", request.id);
+  if (closing_) admitted = fail(Code::unavailable, "the node is being shut down");
+  if (!admitted) {
+    if (parked) pool_.discard(request.id, std::move(parked));
+    co_return std::unexpected(admitted.error());
+  }
   SandboxRecord record;
   record.id = request.id;
   record.generation = request.generation;
@@ -104,26 +252,58 @@ Task<Result<std::shared_ptr<Sandbox>>> Manager::create(CreateRequest request,
   record.shape = request.shape;
   record.team = request.team;
   record.accelerator = accelerator;
+  record.policy = request.policy;
+  record.restored_from = checkpoints_.find(kind);
+  if (parked) {
+    const std::shared_ptr<Sandbox> sandbox = add(std::move(record));
+    sandbox->bind(std::move(parked), std::move(request.guest_init));
+    SPACE_CO_CHECK(co_await sandbox->started());
+    co_return sandbox;
+  }
   SPACE_CO_CHECK(journal_.insert(record));
+  const std::optional<SnapshotId> from = record.restored_from;
   const std::shared_ptr<Sandbox> sandbox = add(std::move(record));
-  sandbox->start(std::move(request.guest_init), accelerator);
+  sandbox->start(std::move(request.guest_init), from);
   SPACE_CO_CHECK(co_await sandbox->started());
   co_return sandbox;
 }
 
+std::int64_t Manager::committed_mib() const {
+  std::int64_t committed = pool_.committed_mib();
+  for (const auto& [id, sandbox] : sandboxes_)
+    if (has_vmm(*sandbox)) committed += memory_cost_mib(sandbox->record().shape);
+  return committed;
+}
+
 // Beside every sandbox that has or will have a VMM.
 Result<void> Manager::admit(const CreateRequest& request, MachineAccelerator accelerator) const {
-  std::int64_t committed_mib = 0;
   std::set<std::string> teams;
-  for (const auto& [id, sandbox] : sandboxes_) {
-    const SandboxRecord& record = sandbox->record();
-    if (!expects_vmm(record.state) && !half_built(record.state) && sandbox->pid() == 0) continue;
-    committed_mib += memory_cost_mib(record.shape);
-    teams.insert(record.team);
-  }
+  for (const auto& [id, sandbox] : sandboxes_)
+    if (has_vmm(*sandbox)) teams.insert(sandbox->record().team);
   SPACE_CHECK(ksm_.check_off());
   SPACE_CHECK(admit_team(request.team, teams, accelerator, limits_.allow_tcg_multitenant));
-  return admit_memory(request.shape, committed_mib, limits_.memory_mib);
+  return admit_memory_of(request.shape);
+}
+
+Result<void> Manager::admit_memory_of(const Shape& shape) const {
+  return admit_memory(shape, committed_mib(), limits_.memory_mib);
+}
+
+// A VM for a sandbox that had none.
+Result<void> Manager::admit_again(const SandboxRecord& record) const {
+  CreateRequest request;
+  request.team = record.team;
+  request.shape = record.shape;
+  return admit(request, record.accelerator);
+}
+
+// Parked VMs give way to those that somebody wants.
+Task<Result<void>> Manager::make_room(const CreateRequest& request, MachineAccelerator accelerator) {
+  while (true) {
+    auto admitted = admit(request, accelerator);
+    if (admitted || admitted.error().code != Code::exhausted) co_return admitted;
+    if (!co_await pool_.evict_one()) co_return admitted;
+  }
 }
 
 Task<Result<void>> Manager::remove(std::string id, Deadline deadline) {

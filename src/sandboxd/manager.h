@@ -10,6 +10,7 @@
 
 #include "sandboxd/ksm.h"
 #include "sandboxd/sandbox.h"
+#include "sandboxd/warm_pool.h"
 
 namespace space {
 
@@ -20,6 +21,7 @@ struct CreateRequest {
   Shape shape;
   std::string team;
   GuestInit guest_init;
+  PausePolicy policy;
 };
 
 class Manager {
@@ -27,14 +29,26 @@ class Manager {
   struct Limits {
     std::int64_t memory_mib = 0;         // promised to sandboxes at most
     bool allow_tcg_multitenant = false;  // core/tenancy.h
+    std::int64_t hot_keep_s = 300;       // a paused sandbox stays in memory
+    Millis shutdown{60'000};             // in which a planned end keeps what runs
   };
 
   // The journal and what else is referred to outlive the manager; it outlives the loop's tasks.
-  Manager(Machine::Host host, Journal& journal, EventLog& events, SandboxLogs& logs, SandboxMeter::Pace pace,
-          Limits limits, KsmSwitch ksm = KsmSwitch());
+  Manager(Machine::Host host, Journal& journal, EventLog& events, SandboxLogs& logs, Templates& templates,
+          SandboxMeter::Pace pace, Limits limits, WarmPool::Options pool, KsmSwitch ksm = KsmSwitch());
 
   // Before anything else. Waits for the node manager.
   Task<Result<void>> reconcile(Deadline deadline);
+  // Afterwards, once the accelerator is known: checkpoints of templates, and the pool, for ever.
+  Task<void> keep_pool(MachineAccelerator accelerator);
+  // Moves the memory of everything that runs to the pool, as far as the time allows; the next reconcile
+  // brings it back. `progress` hears how many of how many. Nothing is created any more.
+  Task<void> shut_down(std::function<void(std::size_t done, std::size_t all)> progress);
+
+  // The template's checkpoint of its default shape, made where it is not; then it has a pool.
+  Task<Result<void>> prepare(std::string digest, MachineAccelerator accelerator);
+  Task<void> forget_template(std::string digest);
+  WarmPool& pool() { return pool_; }
 
   // Idempotent by id and generation: a repetition waits for and answers the first one. A higher generation
   // replaces a failed sandbox; anything else is conflict. exhausted: the node has no memory left to promise;
@@ -53,6 +67,13 @@ class Manager {
   std::shared_ptr<Sandbox> add(SandboxRecord record);
   void apply(const Action& action);
   Result<void> admit(const CreateRequest& request, MachineAccelerator accelerator) const;
+  Result<void> admit_memory_of(const Shape& shape) const;
+  Result<void> admit_again(const SandboxRecord& record) const;
+  Task<Result<void>> make_room(const CreateRequest& request, MachineAccelerator accelerator);
+  std::int64_t committed_mib() const;
+  std::set<SnapshotId> sources() const;
+  void remove_unknown_snapshots(const KernelHoldings& kernel, const std::vector<SnapshotRecord>& recorded);
+  Task<void> remove_snapshot(SnapshotId snapshot);
 
   Machine::Host host_;
   Journal& journal_;
@@ -61,6 +82,13 @@ class Manager {
   SandboxMeter::Pace pace_;
   Limits limits_;
   KsmSwitch ksm_;
+  CheckpointDesk desk_;
+  Turnstile starts_;
+  Templates& templates_;
+  TemplateCheckpoints checkpoints_;
+  WarmPool pool_;
+  KernelHoldings held_at_start_;
+  bool closing_ = false;
   std::map<std::string, std::shared_ptr<Sandbox>> sandboxes_;
 };
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -32,6 +33,11 @@ Result<Fd> lock_folder(const std::string& folder) {
   return lock;
 }
 
+// Of the first processor, and more than enough of it.
+std::string cpuinfo() {
+  return read_file("/proc/cpuinfo", std::size_t{16} << 20).value_or("");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Node>> Node::open(const Executor& executor, NodeOptions options) {
@@ -53,15 +59,24 @@ Node::Node(const Executor& executor, const NodeOptions& options, Fd lock, Journa
       events_(executor),
       logs_(executor),
       noded_(executor, options.run_folder + "/noded/noded.sock", options.io_limits),
-      host_{executor, noded_, options.run_folder + "/sandboxd/vm", tsc_khz},
-      manager_(host_, journal_, events_, logs_, {.rare = std::chrono::seconds(options.sample_interval_s)},
-               {options.memory_limit_mib, options.allow_tcg_multitenant}),
+      host_{executor,
+            noded_,
+            options.run_folder + "/sandboxd/vm",
+            tsc_khz,
+            vmm::cpu_model(vmm::Accelerator::tcg, cpuinfo()),
+            vmm::cpu_model(vmm::Accelerator::kvm, cpuinfo())},
       templates_(noded_),
+      manager_(host_, journal_, events_, logs_, templates_,
+               {.rare = std::chrono::seconds(options.sample_interval_s)},
+               {options.memory_limit_mib, options.allow_tcg_multitenant, options.hot_keep_s,
+                std::chrono::seconds(options.shutdown_limit_s)},
+               options.pool),
       accelerator_(host_, templates_, options.state_folder + "/sandboxd/accelerator.json",
                    options.accelerator),
       rpc_({journal_.node_id(), noded_, manager_, templates_, events_, accelerator_}) {}
 
 Task<void> Node::run() {
+  (void)::unlink((options_.run_folder + "/sandboxd/shutdown").c_str());
   while (true) {
     const auto done = co_await manager_.reconcile(Deadline::after(reconcile_limit));
     if (done) break;
@@ -75,6 +90,15 @@ Task<void> Node::run() {
 Task<void> Node::probe_accelerator() {
   const MachineAccelerator accelerator = co_await accelerator_.get();
   log::info("accelerator", {{"name", to_string(accelerator)}});
+  co_await manager_.keep_pool(accelerator);
+}
+
+Task<void> Node::shut_down() {
+  const std::string path = options_.run_folder + "/sandboxd/shutdown";
+  co_await manager_.shut_down([&](std::size_t done, std::size_t all) {
+    // For whoever waits for the end; without it there is no progress to see.
+    (void)write_file_durably(path, fmt::format("{} {}\n", done, all), 0644);
+  });
 }
 
 }  // namespace space

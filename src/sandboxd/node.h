@@ -19,6 +19,9 @@ struct NodeOptions {
   std::int64_t memory_limit_mib = 0;              // promised to sandboxes at most; 0: by the machine's size
   bool allow_tcg_multitenant = false;             // core/tenancy.h
   IoLimits io_limits;                             // of each sandbox
+  WarmPool::Options pool;
+  std::int64_t hot_keep_s = 300;       // a paused sandbox stays in memory
+  std::int64_t shutdown_limit_s = 60;  // in which a planned end keeps what runs
 };
 
 class Node {
@@ -28,6 +31,8 @@ class Node {
 
   // Reconciles, then serves the control plane until the loop stops.
   Task<void> run();
+  // A planned end: what runs is kept and comes back with the next start.
+  Task<void> shut_down();
 
  private:
   Node(const Executor& executor, const NodeOptions& options, Fd lock, Journal journal, std::uint64_t tsc_khz);
@@ -40,8 +45,8 @@ class Node {
   SandboxLogs logs_;
   NodedClient noded_;
   Machine::Host host_;
-  Manager manager_;
   Templates templates_;
+  Manager manager_;
   AcceleratorProbe accelerator_;
   NodeRpc rpc_;
 };

@@ -25,7 +25,31 @@ constexpr std::int64_t log_limit_max = 1000;
 constexpr std::size_t search_bytes_max = 256;
 constexpr Millis import_limit = 10min;
 constexpr std::int64_t wait_ms_max = 30'000;
+// Past it a call answers, and what it began goes on.
+constexpr Millis rest_limit = 40s;
+constexpr Millis checkpoint_limit = 5min;
+constexpr std::int64_t policy_seconds_max = 365 * 24 * 3600;
 constexpr std::int64_t integer_max = std::int64_t{1} << 53;  // exact in every JSON reader
+
+Json or_null(const std::optional<std::int64_t>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+JsonObject to_json(const PausePolicy& policy) {
+  return {{"idle_pause_s", or_null(policy.idle_pause_s)}, {"hot_keep_s", or_null(policy.hot_keep_s)}};
+}
+
+JsonObject to_json(const SnapshotRecord& snapshot) {
+  return {{"number", snapshot.number},
+          {"parent", snapshot.parent ? Json(*snapshot.parent) : Json(nullptr)},
+          {"created_at", to_rfc3339(snapshot.created_at)},
+          {"quiesced", snapshot.quiesced},
+          {"kept", snapshot.kept},
+          {"memory_bytes", snapshot.memory_bytes},
+          {"dirty_bytes", snapshot.dirty_bytes},
+          {"written_bytes", snapshot.written_bytes},
+          {"stop_window_us", snapshot.stop_window_us}};
+}
 
 JsonObject to_json(const Sandbox& sandbox) {
   const SandboxRecord& record = sandbox.record();
@@ -41,7 +65,15 @@ JsonObject to_json(const Sandbox& sandbox) {
                     {"reason", sandbox.reason()},
                     {"started_at", nullptr},
                     {"wake_at", nullptr},
-                    {"pid", nullptr}};
+                    {"pid", nullptr},
+                    {"idle", record.idle},
+                    {"memory", sandbox.memory_word()},
+                    {"restored_from", nullptr},
+                    {"generation_counter", record.counter},
+                    {"policy", to_json(record.policy)}};
+  if (record.restored_from)
+    object["restored_from"] =
+        JsonObject{{"sandbox", record.restored_from->sandbox}, {"number", record.restored_from->number}};
   if (record.started_at) object["started_at"] = to_rfc3339(*record.started_at);
   if (record.wake_at) object["wake_at"] = to_rfc3339(*record.wake_at);
   if (sandbox.pid() != 0) object["pid"] = sandbox.pid();
@@ -49,11 +81,8 @@ JsonObject to_json(const Sandbox& sandbox) {
 }
 
 JsonObject to_json(const SandboxEvent& event) {
-  return {{"sequence", event.sequence},
-          {"id", event.id},
-          {"state", to_string(event.state)},
-          {"reason", event.reason},
-          {"at", to_rfc3339(event.at)}};
+  return {{"sequence", event.sequence}, {"id", event.id},         {"state", to_string(event.state)},
+          {"idle", event.idle},         {"reason", event.reason}, {"at", to_rfc3339(event.at)}};
 }
 
 JsonObject to_json(const LogEntry& entry) {
@@ -102,6 +131,20 @@ Result<GuestInit> parse_guest_init(const JsonObject& body) {
   return init;
 }
 
+// Absent: as it is. null: the node's default.
+Result<void> change_policy(const JsonObject& body, PausePolicy& policy) {
+  const auto change = [&](const char* name, std::optional<std::int64_t>& value) -> Result<void> {
+    const auto found = body.find(name);
+    if (found == body.end()) return {};
+    value.reset();
+    if (found->value().is_null()) return {};
+    SPACE_TRY(value, int_member(body, name, 0, policy_seconds_max));
+    return {};
+  };
+  SPACE_CHECK(change("idle_pause_s", policy.idle_pause_s));
+  return change("hot_keep_s", policy.hot_keep_s);
+}
+
 Result<CreateRequest> parse_create(const JsonObject& body) {
   using namespace shape_limits;
   CreateRequest request;
@@ -112,8 +155,20 @@ Result<CreateRequest> parse_create(const JsonObject& body) {
   SPACE_TRY(request.shape.vcpus, require_int(body, "vcpus", vcpus_min, vcpus_max));
   SPACE_TRY(request.shape.memory_mib, require_int(body, "memory_mib", memory_mib_min, memory_mib_max));
   SPACE_TRY(request.shape.disk_mib, require_int(body, "disk_mib", disk_mib_min, disk_mib_max));
+  SPACE_TRY(const JsonObject* policy, object_member(body, "policy"));
+  if (policy != nullptr) SPACE_CHECK(change_policy(*policy, request.policy));
   SPACE_TRY(request.guest_init, parse_guest_init(body));
   return request;
+}
+
+Result<VmKind> parse_kind(const JsonObject& body) {
+  using namespace shape_limits;
+  VmKind kind;
+  SPACE_TRY(kind.template_digest, require_text(body, "template"));
+  SPACE_TRY(kind.shape.vcpus, require_int(body, "vcpus", vcpus_min, vcpus_max));
+  SPACE_TRY(kind.shape.memory_mib, require_int(body, "memory_mib", memory_mib_min, memory_mib_max));
+  SPACE_TRY(kind.shape.disk_mib, require_int(body, "disk_mib", disk_mib_min, disk_mib_max));
+  return kind;
 }
 
 // A call's failure as HTTP: as between any two parts, except that an unavailable node is 503, not a gateway's
@@ -157,10 +212,19 @@ Task<CallResponse> NodeRpc::call(CallRequest request) {
 
 NodeRpc::Answer NodeRpc::dispatch(std::string path, JsonObject body) {
   using Method = Answer (NodeRpc::*)(JsonObject);
-  static constexpr std::array<std::pair<std::string_view, Method>, 14> methods = {{
+  static constexpr std::array<std::pair<std::string_view, Method>, 23> methods = {{
       {"/node/hello", &NodeRpc::hello},
       {"/node/sandbox/create", &NodeRpc::create},
       {"/node/sandbox/delete", &NodeRpc::remove},
+      {"/node/sandbox/pause", &NodeRpc::pause},
+      {"/node/sandbox/resume", &NodeRpc::resume},
+      {"/node/sandbox/stop", &NodeRpc::stop},
+      {"/node/sandbox/checkpoint", &NodeRpc::checkpoint},
+      {"/node/sandbox/snapshots", &NodeRpc::snapshots},
+      {"/node/sandbox/policy", &NodeRpc::policy},
+      {"/node/pool/take", &NodeRpc::take_from_pool},
+      {"/node/pool/list", &NodeRpc::list_pools},
+      {"/node/pool/set", &NodeRpc::set_pool},
       {"/node/sandbox/get", &NodeRpc::get},
       {"/node/sandbox/list", &NodeRpc::list},
       {"/node/sandbox/stats", &NodeRpc::stats},
@@ -199,6 +263,69 @@ NodeRpc::Answer NodeRpc::create(JsonObject body) {
 NodeRpc::Answer NodeRpc::remove(JsonObject body) {
   SPACE_CO_TRY(std::string id, require_text(body, "id"));
   SPACE_CO_CHECK(co_await parts_.manager.remove(std::move(id), Deadline::after(delete_limit)));
+  co_return JsonObject();
+}
+
+NodeRpc::Answer NodeRpc::pause(JsonObject body) {
+  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_CHECK(co_await sandbox->pause(Deadline::after(rest_limit)));
+  co_return to_json(*sandbox);
+}
+
+NodeRpc::Answer NodeRpc::resume(JsonObject body) {
+  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_TRY(GuestInit init, parse_guest_init(body));
+  SPACE_CO_TRY(const auto boot, bool_member(body, "boot"));
+  SPACE_CO_CHECK(
+      co_await sandbox->resume(std::move(init), boot.value_or(false), Deadline::after(checkpoint_limit)));
+  co_return to_json(*sandbox);
+}
+
+NodeRpc::Answer NodeRpc::stop(JsonObject body) {
+  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_CHECK(co_await sandbox->stop(Deadline::after(rest_limit)));
+  co_return to_json(*sandbox);
+}
+
+NodeRpc::Answer NodeRpc::checkpoint(JsonObject body) {
+  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_TRY(const SnapshotRecord taken, co_await sandbox->checkpoint(Deadline::after(checkpoint_limit)));
+  co_return to_json(taken);
+}
+
+NodeRpc::Answer NodeRpc::snapshots(JsonObject body) {
+  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  JsonArray snapshots;
+  for (const SnapshotRecord& snapshot : sandbox->snapshots()) snapshots.push_back(to_json(snapshot));
+  co_return JsonObject{{"snapshots", std::move(snapshots)}};
+}
+
+NodeRpc::Answer NodeRpc::policy(JsonObject body) {
+  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  PausePolicy policy = sandbox->record().policy;
+  SPACE_CO_CHECK(change_policy(body, policy));
+  SPACE_CO_CHECK(sandbox->set_policy(policy));
+  co_return to_json(*sandbox);
+}
+
+NodeRpc::Answer NodeRpc::take_from_pool(JsonObject body) {
+  SPACE_CO_TRY(const VmKind kind, parse_kind(body));
+  auto id = parts_.manager.pool().take(kind);
+  if (!id) co_return fail(Code::not_found, "no VM of this kind is parked");
+  co_return JsonObject{{"id", *std::move(id)}};
+}
+
+NodeRpc::Answer NodeRpc::list_pools(JsonObject) {
+  co_return JsonObject{{"pools", parts_.manager.pool().list()}};
+}
+
+NodeRpc::Answer NodeRpc::set_pool(JsonObject body) {
+  SPACE_CO_TRY(const std::string digest, require_text(body, "template"));
+  std::optional<std::int64_t> target;
+  if (const auto found = body.find("target"); found != body.end() && !found->value().is_null()) {
+    SPACE_CO_TRY(target, int_member(body, "target", 0, integer_max));
+  }
+  SPACE_CO_CHECK(parts_.manager.pool().set_target(digest, target));
   co_return JsonObject();
 }
 
@@ -245,7 +372,7 @@ NodeRpc::Answer NodeRpc::all_stats(JsonObject body) {
 NodeRpc::Answer NodeRpc::activity(JsonObject body) {
   SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
   SPACE_CO_TRY(const auto call, bool_member(body, "call"));
-  if (call.value_or(false)) sandbox->meter().note_call();
+  if (call.value_or(false)) sandbox->touch();
   co_return sandbox->meter().activity();
 }
 
@@ -295,12 +422,19 @@ NodeRpc::Answer NodeRpc::list_templates(JsonObject) {
 
 NodeRpc::Answer NodeRpc::import_template(JsonObject body) {
   SPACE_CO_TRY(std::string digest, require_text(body, "digest"));
-  co_return co_await parts_.templates.import(std::move(digest), Deadline::after(import_limit));
+  SPACE_CO_TRY(JsonObject manifest, co_await parts_.templates.import(digest, Deadline::after(import_limit)));
+  // Without a checkpoint its sandboxes boot, as before there were any.
+  const MachineAccelerator accelerator = co_await parts_.accelerator.get();
+  const auto prepared = co_await parts_.manager.prepare(std::move(digest), accelerator);
+  manifest["checkpoint"] = prepared.has_value();
+  if (!prepared) manifest["checkpoint_error"] = prepared.error().message;
+  co_return manifest;
 }
 
 NodeRpc::Answer NodeRpc::remove_template(JsonObject body) {
   SPACE_CO_TRY(std::string digest, require_text(body, "digest"));
-  SPACE_CO_CHECK(co_await parts_.templates.remove(std::move(digest), Deadline::after(verb_limit)));
+  SPACE_CO_CHECK(co_await parts_.templates.remove(digest, Deadline::after(verb_limit)));
+  co_await parts_.manager.forget_template(std::move(digest));
   co_return JsonObject();
 }
 

@@ -35,6 +35,15 @@ class NodeRpc {
   Answer hello(JsonObject body);
   Answer create(JsonObject body);
   Answer remove(JsonObject body);
+  Answer pause(JsonObject body);
+  Answer resume(JsonObject body);
+  Answer stop(JsonObject body);
+  Answer checkpoint(JsonObject body);
+  Answer snapshots(JsonObject body);
+  Answer policy(JsonObject body);
+  Answer take_from_pool(JsonObject body);
+  Answer list_pools(JsonObject body);
+  Answer set_pool(JsonObject body);
   Answer get(JsonObject body);
   Answer list(JsonObject body);
   Answer stats(JsonObject body);

@@ -11,6 +11,10 @@ using namespace std::chrono_literals;
 
 // Between two attempts to remove what could not be removed.
 constexpr Millis retry_pause = 1s;
+constexpr Millis bind_limit = 15s;
+// Clients give up after a minute.
+constexpr Millis start_turn_limit = 50s;
+constexpr Millis remove_limit = 10s;
 constexpr Millis console_limit = 2s;
 constexpr Millis console_pause = 1s;
 
@@ -26,19 +30,25 @@ long long since(Monotonic start) {
 
 std::shared_ptr<Sandbox> Sandbox::make(Node node, SandboxRecord record) {
   std::shared_ptr<Sandbox> sandbox(new Sandbox(std::move(node), std::move(record)));
-  const std::weak_ptr<Sandbox> weak = sandbox;
-  ChannelLink::Hooks hooks;
-  hooks.next_epoch = [&journal = sandbox->node_.journal, id = sandbox->record_.id] {
-    return journal.next_epoch(id);
-  };
-  hooks.changed = [weak] {
-    if (const auto self = weak.lock()) self->on_machine_changed();
-  };
-  sandbox->machine_ = std::make_shared<Machine>(sandbox->node_.host, sandbox->record_.id, std::move(hooks));
+  sandbox->make_machine();
   sandbox->meter_ = std::make_shared<SandboxMeter>(sandbox->node_.host.executor, sandbox->meter_hooks(),
                                                    sandbox->node_.pace, sandbox->record_.wake_at);
   sandbox->log_ = sandbox->node_.logs.open(sandbox->record_.id);
   return sandbox;
+}
+
+ChannelLink::Hooks Sandbox::channel_hooks() {
+  ChannelLink::Hooks hooks;
+  hooks.next_epoch = [&journal = node_.journal, id = record_.id] { return journal.next_epoch(id); };
+  hooks.changed = [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->on_machine_changed();
+  };
+  return hooks;
+}
+
+// A machine has one VMM in its life.
+void Sandbox::make_machine() {
+  machine_ = std::make_shared<Machine>(node_.host, record_.id, channel_hooks());
 }
 
 Sandbox::Sandbox(Node node, SandboxRecord record)
@@ -47,13 +57,21 @@ Sandbox::Sandbox(Node node, SandboxRecord record)
 SandboxMeter::Hooks Sandbox::meter_hooks() {
   const std::weak_ptr<Sandbox> weak = weak_from_this();
   SandboxMeter::Hooks hooks;
-  hooks.ask = [machine = machine_](std::string call, Deadline deadline) {
-    return machine->channel()->control(std::move(call), {}, deadline);
+  // The machine is another one after a rest.
+  hooks.ask = [weak](std::string call, Deadline deadline) -> Task<Result<JsonObject>> {
+    const auto self = weak.lock();
+    if (!self) co_return fail(Code::unavailable, "the sandbox is gone");
+    co_return co_await self->machine_->channel()->control(std::move(call), {}, deadline);
   };
-  hooks.answers = [machine = machine_] {
-    return machine->channel()->session() != nullptr && machine->channel()->responsive();
+  hooks.answers = [weak] {
+    const auto self = weak.lock();
+    return self && !self->machine_->stands_still() && self->machine_->channel()->session() != nullptr &&
+           self->machine_->channel()->responsive();
   };
-  hooks.vmm_pid = [machine = machine_] { return machine->pid(); };
+  hooks.vmm_pid = [weak] {
+    const auto self = weak.lock();
+    return self ? self->machine_->pid() : 0;
+  };
   hooks.tick = [weak] {
     if (const auto self = weak.lock()) spawn(self->node_.host.executor, "console", self->read_console());
   };
@@ -61,6 +79,7 @@ SandboxMeter::Hooks Sandbox::meter_hooks() {
     const auto self = weak.lock();
     if (!self) return;
     self->record_.wake_at = wake_at;
+    self->changed_.notify_all();
     if (const auto written = self->node_.journal.set_wake_at(self->record_.id, wake_at); !written)
       log::error("journal write failed", {{"sandbox", self->record_.id}, log::Field(written.error())});
   };
@@ -72,8 +91,13 @@ void Sandbox::note(LogLevel level, std::string message,
   log_->append(LogSource::node, level, std::move(message), std::move(fields));
 }
 
-void Sandbox::start(GuestInit init, MachineAccelerator accelerator) {
-  begin(do_start(std::move(init), accelerator));
+void Sandbox::start(GuestInit init, std::optional<SnapshotId> from) {
+  begin(do_start(std::move(init), std::move(from)));
+}
+void Sandbox::bind(std::shared_ptr<Machine> machine, GuestInit init) {
+  machine_ = std::move(machine);
+  machine_->rehook(channel_hooks());
+  begin(do_bind(std::move(init)));
 }
 void Sandbox::adopt() {
   begin(do_adopt());
@@ -89,6 +113,10 @@ void Sandbox::finish_deletion() {
   record_.wanted = Wanted::deleted;
   begin(nothing());
 }
+void Sandbox::release_vmm() {
+  vmm_leftovers_ = true;
+  begin(nothing());
+}
 void Sandbox::rest() {
   begin(nothing());
 }
@@ -101,46 +129,86 @@ Task<void> Sandbox::live(Task<void> beginning) {
   const auto self = shared_from_this();
   co_await std::move(beginning);
   while (!being_deleted()) {
-    if (expects_vmm(record_.state) && machine_->dead())
+    if (expects_vmm(record_.state, record_.memory) && machine_->dead())
       co_await bury();
     else if (leftovers_)
       co_await clear_leftovers();
+    else if (vmm_leftovers_)
+      co_await drop_vmm();
+    else if (order_)
+      co_await carry_out();
     else
-      co_await changed_.wait();
+      co_await do_due();
   }
   co_await do_delete();
 }
 
-Task<void> Sandbox::do_start(GuestInit init, MachineAccelerator accelerator) {
+Task<void> Sandbox::do_start(GuestInit init, std::optional<SnapshotId> from) {
   const Monotonic begun = system_clock().monotonic();
-  machine_->set_guest_init(std::move(init));
   note(LogLevel::info, "sandbox created",
        {{"template", record_.template_digest},
         {"vcpus", std::to_string(record_.shape.vcpus)},
         {"memory_mib", std::to_string(record_.shape.memory_mib)},
         {"disk_mib", std::to_string(record_.shape.disk_mib)}});
-  PlanOutcome outcome =
-      co_await run_plan(plan_cold_start({record_.template_digest, record_.shape, accelerator}), *machine_);
+  if (from)
+    machine_->set_wake({.identity = record_.id,
+                        .init = std::move(init),
+                        .generation = record_.counter,
+                        .hooks = true,
+                        .thaw = true});
+  else
+    machine_->set_guest_init(std::move(init));
+  const StartSpec spec = start_spec();
+  const auto turn = co_await node_.starts.enter(Deadline::after(start_turn_limit));
+  PlanOutcome outcome;
+  if (turn)
+    outcome = co_await run_plan(from ? plan_restored_start(spec, *from) : plan_cold_start(spec), *machine_);
+  else
+    outcome.started = fail(Code::exhausted, "too many sandboxes are being started: {}", turn.error().message);
   if (outcome.started) {
     record_.started_at = system_clock().wall();
     outcome.started = change(Change::start_done, {});
     // Running, but not written down: a restart would take it for a start that never ended.
     if (!outcome.started) leftovers_ = true;
+  } else {
+    leftovers_ = leftovers_ || !outcome.unwound;
   }
-  if (outcome.started) {
+  tell_start(std::move(outcome.started), begun);
+}
+
+// One commit, at the end: until then it is a VM that nobody has been promised, and a restart removes it.
+Task<void> Sandbox::do_bind(GuestInit init) {
+  const Monotonic begun = system_clock().monotonic();
+  Result<void> bound = co_await machine_->cont_vcpus(Deadline::after(bind_limit));
+  if (bound) bound = co_await machine_->wake({.init = std::move(init)}, Deadline::after(bind_limit));
+  if (bound) {
+    SandboxRecord running = record_;
+    running.state = after(record_.state, Change::start_done).value_or(record_.state);
+    running.started_at = system_clock().wall();
+    bound = node_.journal.insert(running);
+    if (bound) record_ = std::move(running);
+  } else {
+    (void)node_.journal.insert(record_);  // so that its failure has a record
+  }
+  if (!bound) leftovers_ = true;
+  tell_start(std::move(bound), begun);
+}
+
+void Sandbox::tell_start(Result<void> outcome, Monotonic begun) {
+  if (outcome) {
     machine_->keep();
     meter_->keep();
+    metered_ = true;
     note(LogLevel::info, "sandbox started", {{"ms", std::to_string(since(begun))}});
     log::info("sandbox started", {{"sandbox", record_.id}, {"ms", since(begun)}, {"pid", machine_->pid()}});
   } else {
-    leftovers_ = leftovers_ || !outcome.unwound;
     record_.started_at.reset();
-    (void)change(Change::start_failed, outcome.started.error().message);
-    note(LogLevel::error, "sandbox did not start", {{"reason", outcome.started.error().message}});
+    (void)change(Change::start_failed, outcome.error().message);
+    note(LogLevel::error, "sandbox did not start", {{"reason", outcome.error().message}});
     log::warn("sandbox start failed",
-              {{"sandbox", record_.id}, {"ms", since(begun)}, log::Field(outcome.started.error())});
+              {{"sandbox", record_.id}, {"ms", since(begun)}, log::Field(outcome.error())});
   }
-  start_outcome_ = std::move(outcome.started);
+  start_outcome_ = std::move(outcome);
   changed_.notify_all();
 }
 
@@ -150,8 +218,11 @@ Task<void> Sandbox::do_adopt() {
     const auto adopted = co_await machine_->adopt();
     if (adopted) {
       meter_->keep();
+      metered_ = true;
+      co_await settle_adopted();
       note(LogLevel::info, "sandbox found running by a new node daemon");
-      log::info("sandbox adopted", {{"sandbox", record_.id}, {"pid", machine_->pid()}});
+      log::info("sandbox adopted",
+                {{"sandbox", record_.id}, {"pid", machine_->pid()}, {"state", to_string(record_.state)}});
       break;
     }
     if (adopted.error().code == Code::not_found) {
@@ -159,12 +230,12 @@ Task<void> Sandbox::do_adopt() {
       break;
     }
     log::warn("sandbox adoption failed", {{"sandbox", record_.id}, log::Field(adopted.error())});
-    co_await pause();
+    co_await wait_before_retry();
   }
 }
 
 Task<void> Sandbox::do_mark_failed(std::string cause) {
-  if (expects_vmm(record_.state))
+  if (expects_vmm(record_.state, record_.memory))
     if (const auto exit = co_await node_.host.noded.vmm_exit(record_.id, Deadline::after(retry_pause)))
       cause = describe(*exit);
   start_outcome_ = fail(Code::unavailable, "{}", cause);
@@ -190,19 +261,22 @@ Task<void> Sandbox::clear_leftovers() {
   if (cleared) co_return;
   log::warn("sandbox clean-up failed, will be repeated",
             {{"sandbox", record_.id}, log::Field(cleared.error())});
-  co_await pause();
+  co_await wait_before_retry();
 }
 
 Task<void> Sandbox::do_delete() {
   const Monotonic begun = system_clock().monotonic();
   meter_->close();
+  if (order_ && !order_->outcome)
+    order_->outcome = fail(Code::not_found, "sandbox {} was deleted", record_.id);
   while (true) {
     auto removed = co_await unwind(undo_everything(), *machine_);
+    if (removed) removed = co_await remove_snapshots();
     if (removed) removed = node_.journal.erase(record_.id);
     if (removed) break;
     log::warn("sandbox deletion failed, will be repeated",
               {{"sandbox", record_.id}, log::Field(removed.error())});
-    co_await pause();
+    co_await wait_before_retry();
   }
   record_.state = after(record_.state, Change::deletion_done).value_or(record_.state);
   log::info("sandbox deleted", {{"sandbox", record_.id}, {"ms", since(begun)}});
@@ -212,20 +286,31 @@ Task<void> Sandbox::do_delete() {
   changed_.notify_all();
 }
 
-Task<void> Sandbox::pause() {
+Task<void> Sandbox::wait_before_retry() {
   co_await changed_.wait(Deadline::after(retry_pause));
 }
 
-Result<void> Sandbox::change(Change change, std::string reason) {
+Task<Result<void>> Sandbox::remove_snapshots() {
+  while (!snapshots_.empty()) {
+    SPACE_CO_CHECK(co_await node_.host.noded.snapshot_remove(record_.id, snapshots_.back().number,
+                                                             Deadline::after(remove_limit)));
+    snapshots_.pop_back();
+  }
+  co_return Result<void>();
+}
+
+Result<void> Sandbox::change(Change change, std::string reason, Write write) {
   const auto next = after(record_.state, change);
   if (!next) std::abort();  // this actor asked for what the table does not know
   SandboxRecord changed = record_;
   changed.state = *next;
   changed.reason = std::move(reason);
-  const auto written = node_.journal.update(changed);
+  const auto written = write == Write::later ? Result<void>() : node_.journal.update(changed);
   if (!written) log::error("journal write failed", {{"sandbox", record_.id}, log::Field(written.error())});
-  // A start must be on disk before it is true. Everything else is true already.
-  if (!written && change == Change::start_done) return written;
+  // These must be on disk before they are true. Everything else is true already.
+  const bool is_promise = change == Change::start_done || change == Change::pause_done ||
+                          change == Change::resume_done || change == Change::stop_begun;
+  if (!written && is_promise) return written;
   record_ = std::move(changed);
   changed_.notify_all();
   return {};
@@ -285,9 +370,11 @@ Task<Result<std::shared_ptr<H2Session>>> Sandbox::session(Deadline deadline) {
   const auto self = shared_from_this();
   while (true) {
     if (being_deleted()) co_return fail(Code::not_found, "sandbox {} does not exist", record_.id);
-    const bool in_between = in_transition(record_.state);
+    if (rests(record_.state) && record_.idle) touch();
+    const bool in_between = in_transition(record_.state) || (rests(record_.state) && record_.idle);
     if (!in_between && !serves(record_.state))
-      co_return fail(Code::unavailable, "sandbox {} is not running: {}", record_.id, record_.reason);
+      co_return fail(Code::unavailable, "sandbox {} is {}{}", record_.id, to_string(record_.state),
+                     record_.reason.empty() ? "" : ": " + record_.reason);
     if (auto session = machine_->channel()->session(); session && !in_between) co_return session;
     if (co_await changed_.wait(deadline)) continue;
     if (in_between) co_return fail(Code::conflict, "sandbox {} is {}", record_.id, to_string(record_.state));

@@ -1,5 +1,7 @@
 // Sandbox: the actor of one sandbox. Its life is one coroutine, so what it does is strictly serial; others
 // only tell it what they want and wait. Deletion wins over everything, a start under way included.
+//
+// sandbox.cc: beginning, death, deletion. sandbox_rest.cc: pause, resume, stop, checkpoint.
 #pragma once
 
 #include <functional>
@@ -8,6 +10,7 @@
 #include <string>
 
 #include "core/reconcile.h"
+#include "sandboxd/checkpoint.h"
 #include "sandboxd/console_text.h"
 #include "sandboxd/events.h"
 #include "sandboxd/journal.h"
@@ -26,19 +29,27 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
     EventLog& events;
     SandboxLogs& logs;
     SandboxMeter::Pace pace;
-    std::function<void(const std::string& id)> forget;  // nothing of it is left
+    CheckpointDesk& desk;
+    Turnstile& starts;  // of VMMs, so that many at once do not slow down each other and those that run
+    std::int64_t hot_keep_s = 0;  // where a sandbox has no policy of its own
+    std::function<Result<void>(const SandboxRecord& record)> admit;              // may it have a VMM again?
+    std::function<vmm::SnapshotManifest(const SandboxRecord& record)> describe;  // for its checkpoints
+    std::function<void(const std::string& id)> forget;                           // nothing of it is left
   };
 
   // `record` is in the journal already.
   static std::shared_ptr<Sandbox> make(Node node, SandboxRecord record);
 
   // Its life begins with exactly one of these.
-  void start(GuestInit init, MachineAccelerator accelerator);
+  void start(GuestInit init, std::optional<SnapshotId> from);
+  // `machine` runs and stands still for it: a parked one. Not in the journal before it is running.
+  void bind(std::shared_ptr<Machine> machine, GuestInit init);
   void adopt();
   void mark_failed(std::string cause);
   void remove_leftovers();
   void finish_deletion();
-  void rest();  // nothing to do
+  void release_vmm();  // what is left of its VMM
+  void rest();         // nothing to do
 
   const SandboxRecord& record() const { return record_; }
   bool being_deleted() const { return is_deletion(record_.wanted); }
@@ -48,6 +59,22 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
 
   // Waits for the end of the start. An error: it failed, or has ended since.
   Task<Result<void>> started();
+  // Each waits for what is under way, joins its like, and answers at once where it is so already. conflict:
+  // the state does not allow it, or still in transition at the deadline.
+  Task<Result<void>> pause(Deadline deadline);
+  Task<Result<void>> resume(GuestInit init, bool boot, Deadline deadline);
+  Task<Result<void>> stop(Deadline deadline);
+  Task<Result<SnapshotRecord>> checkpoint(Deadline deadline);
+  // For the node's planned end: its memory goes to the pool; the next start of the node resumes it.
+  Task<Result<void>> keep_for_restart(Deadline deadline);
+  Result<void> set_policy(PausePolicy policy);
+  // A client called: an idle pause ends.
+  void touch();
+  // Oldest first.
+  const std::vector<SnapshotRecord>& snapshots() const { return snapshots_; }
+  void take_over(std::vector<SnapshotRecord> snapshots) { snapshots_ = std::move(snapshots); }
+  std::string_view memory_word() const;  // "live", "hot", "cold", "none"
+
   // Deletes it; returns once nothing is left. Past the deadline it goes on by itself.
   Task<Result<void>> remove(Deadline deadline);
   // The way into the guest; waits while one is being made. conflict: still in transition at the deadline;
@@ -61,15 +88,56 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   Sandbox(Node node, SandboxRecord record);
   void begin(Task<void> beginning);
   Task<void> live(Task<void> beginning);
-  Task<void> do_start(GuestInit init, MachineAccelerator accelerator);
+  Task<void> do_start(GuestInit init, std::optional<SnapshotId> from);
+  Task<void> do_bind(GuestInit init);
+  void tell_start(Result<void> outcome, Monotonic begun);
   Task<void> do_adopt();
   Task<void> do_mark_failed(std::string cause);
   Task<void> bury();
   Task<void> clear_leftovers();
   Task<void> do_delete();
-  Task<void> pause();
+  Task<Result<void>> remove_snapshots();
+  Task<void> wait_before_retry();
+  void make_machine();
+  ChannelLink::Hooks channel_hooks();
 
-  Result<void> change(Change change, std::string reason);
+  // One thing asked of it, by whoever came first; the others wait.
+  struct Order {
+    enum class Kind : unsigned char { pause, resume, boot, stop, checkpoint, keep } kind;
+    GuestInit init;
+    bool idle = false;
+    std::optional<Result<void>> outcome;
+    SnapshotRecord snapshot;
+  };
+  using OrderPtr = std::shared_ptr<Order>;
+  Task<Result<void>> give(OrderPtr order, Deadline deadline);
+  // True once nothing is under way.
+  Task<Result<void>> settled(Deadline deadline);
+  Task<void> carry_out();
+  Task<Result<void>> do_order(OrderPtr order);
+  Task<Result<void>> do_pause(bool idle);
+  Task<Result<void>> do_resume(GuestInit init);
+  Task<Result<void>> resume_hot();
+  Task<Result<void>> resume_cold(GuestInit init);
+  Task<Result<void>> do_stop();
+  Task<Result<void>> do_boot(GuestInit init);
+  Task<Result<void>> do_checkpoint(SnapshotRecord& taken);
+  Task<Result<void>> go_cold();
+  Task<void> drop_vmm();
+  Task<void> drop_old_snapshots();
+  Task<void> settle_adopted();
+  Task<void> thaw_adopted();
+  CheckpointSpec next_checkpoint() const;
+  StartSpec start_spec() const { return {record_.template_digest, record_.shape, record_.accelerator}; }
+  // What it does by itself next, and when; nullopt: nothing.
+  std::optional<Monotonic> next_due() const;
+  Task<void> do_due();
+  bool idle_due() const;
+  bool cold_due() const;
+  bool wake_due() const;
+
+  enum class Write : unsigned char { yes, later };  // later: a crash before the next write undoes it
+  Result<void> change(Change change, std::string reason, Write write = Write::yes);
   void on_machine_changed();
   SandboxMeter::Hooks meter_hooks();
   void note(LogLevel level, std::string message,
@@ -85,6 +153,13 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   std::optional<Monotonic> console_read_at_;
   std::optional<Result<void>> start_outcome_;
   bool leftovers_ = false;
+  bool vmm_leftovers_ = false;
+  bool metered_ = false;
+  bool quiesced_ = false;  // how it was paused
+  std::vector<SnapshotRecord> snapshots_;
+  OrderPtr order_;
+  Monotonic paused_at_{};
+  Monotonic retry_at_{};  // what failed by itself is not tried again before
   bool was_responsive_ = true;
   bool was_out_of_disk_ = false;
   Event changed_;

@@ -12,11 +12,11 @@ class SandboxMeter::MeteredStream final : public Stream {
  public:
   MeteredStream(StreamPtr inner, std::shared_ptr<SandboxMeter> meter)
       : inner_(std::move(inner)), meter_(std::move(meter)) {
-    ++meter_->streams_;
+    meter_->streams_.insert(this);
     meter_->activity_.stream_opened(system_clock().monotonic());
   }
   ~MeteredStream() override {
-    --meter_->streams_;
+    meter_->streams_.erase(this);
     meter_->activity_.stream_closed(system_clock().monotonic());
   }
   MeteredStream(const MeteredStream&) = delete;
@@ -54,6 +54,10 @@ SandboxMeter::SandboxMeter(Executor executor, Hooks hooks, Pace pace, std::optio
       wake_at_(wake_at),
       sampled_(executor),
       wake_(executor) {}
+
+void SandboxMeter::cut_streams() {
+  for (MeteredStream* stream : streams_) stream->reset();
+}
 
 void SandboxMeter::keep() {
   spawn(executor_, "sandbox meter", keep_sampling());
@@ -212,7 +216,7 @@ JsonObject SandboxMeter::activity() const {
   JsonObject activity{{"last_active_at", to_rfc3339(system_clock().wall() - idle)},
                       {"idle_s", idle.count() / 1000},
                       {"reasons", std::move(reasons)},
-                      {"streams", streams_},
+                      {"streams", streams_.size()},
                       {"bytes_in", bytes_in_},
                       {"bytes_out", bytes_out_},
                       {"leases", std::move(leases)},

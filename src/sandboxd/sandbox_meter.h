@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "core/activity.h"
@@ -39,6 +40,10 @@ class SandboxMeter : public std::enable_shared_from_this<SandboxMeter> {
   void close();
 
   void note_call() { activity_.note_call(system_clock().monotonic()); }
+  void note_resumed() { activity_.note_resumed(system_clock().monotonic()); }
+  Millis idle_for() const { return activity_.idle_for(system_clock().monotonic()); }
+  // Resets every stream into the guest: whoever reads one learns at once that nothing more comes.
+  void cut_streams();
   // The stream, counted while it lives and for every byte through it. `guest`: our end of a tunnel into it.
   StreamPtr metered(StreamPtr guest);
 
@@ -77,8 +82,8 @@ class SandboxMeter : public std::enable_shared_from_this<SandboxMeter> {
   Hooks hooks_;
   Pace pace_;
   ActivityMeter activity_;
-  std::uint64_t streams_ = 0;
-  std::uint64_t bytes_in_ = 0;  // to the guest
+  std::set<MeteredStream*> streams_;  // those that are open
+  std::uint64_t bytes_in_ = 0;        // to the guest
   std::uint64_t bytes_out_ = 0;
   std::optional<Sample> latest_;
   std::optional<CpuBase> cpu_base_;

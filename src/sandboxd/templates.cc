@@ -37,8 +37,13 @@ Task<Result<JsonObject>> Templates::get(std::string digest, Deadline deadline) {
   SPACE_CO_TRY(const std::string text, co_await noded_.template_manifest(digest, deadline));
   SPACE_CO_TRY(JsonObject manifest, parse_json_object(text, "template manifest"));
   manifest["digest"] = digest;
-  manifests_[digest] = manifest;
+  manifests_[digest] = known_[digest] = manifest;
   co_return manifest;
+}
+
+const JsonObject* Templates::known(const std::string& digest) const {
+  const auto found = known_.find(digest);
+  return found == known_.end() ? nullptr : &found->second;
 }
 
 Task<Result<JsonObject>> Templates::import(std::string digest, Deadline deadline) {

@@ -19,10 +19,13 @@ class Templates {
   Task<Result<JsonObject>> get(std::string digest, Deadline deadline);
   Task<Result<JsonObject>> import(std::string digest, Deadline deadline);
   Task<Result<void>> remove(std::string digest, Deadline deadline);
+  // A manifest that was read already, also of one removed since; nullptr: none.
+  const JsonObject* known(const std::string& digest) const;
 
  private:
   NodedClient& noded_;
-  std::map<std::string, JsonObject> manifests_;  // by digest
+  std::map<std::string, JsonObject> manifests_;  // by digest, of templates that are there
+  std::map<std::string, JsonObject> known_;      // and of those that were
 };
 
 }  // namespace space

@@ -1,0 +1,90 @@
+// WarmPool: VMs that were restored, told who they are, used once and stopped, waiting to become somebody's
+// sandbox. A create binds one in milliseconds.
+//
+// They are in this process's memory only: after its end the next one finds orphans and removes them.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/json.h"
+#include "sandboxd/template_checkpoints.h"
+
+namespace space {
+
+class WarmPool {
+ public:
+  struct Options {
+    std::int64_t target = 0;  // parked VMs of each template's default shape
+    std::int64_t max = 64;    // parked VMs in all
+  };
+  // All outlive it.
+  struct Parts {
+    Machine::Host host;
+    TemplateCheckpoints& checkpoints;
+    Turnstile& starts;
+    std::function<Result<void>(const Shape&)> admit;  // is there memory for one more?
+    std::function<bool()> busy;                       // live sandboxes need the machine now
+  };
+  WarmPool(Parts parts, Options options);
+
+  // Refills for ever.
+  Task<void> run(MachineAccelerator accelerator);
+
+  // The id of a parked VM, for this caller alone for 30 s; nullopt: none, which is counted too.
+  std::optional<std::string> take(const VmKind& kind);
+  // The VM that was taken, to become a sandbox; nullptr: it is not here.
+  std::shared_ptr<Machine> claim(const std::string& id, const VmKind& kind);
+  // A claimed one that became nobody's.
+  void discard(std::string id, std::shared_ptr<Machine> machine);
+  // A template that creates will ask for, with its default shape.
+  void offer(const VmKind& kind);
+  // nullopt: as configured.
+  Result<void> set_target(const std::string& template_digest, std::optional<std::int64_t> target);
+  // Ends all of a template (nothing more is parked of it), or one to make room. False: there was none.
+  Task<void> drain(std::string template_digest);
+  Task<bool> evict_one();
+  // Ends all; nothing is parked any more.
+  Task<void> close();
+
+  JsonArray list() const;
+  std::int64_t committed_mib() const;
+  std::set<SnapshotId> sources() const;  // that parked VMs read from
+
+ private:
+  struct Parked {
+    std::string id;
+    std::shared_ptr<Machine> machine;
+    SnapshotId source;
+    std::optional<Monotonic> taken_at;
+  };
+  struct Kind {
+    std::optional<std::int64_t> target;  // chosen by somebody
+    bool offered = false;
+    std::list<Parked> parked;
+    std::int64_t filling = 0;
+    std::uint64_t hits = 0, misses = 0;
+    std::deque<Monotonic> asked;  // recently
+    Monotonic retry_at{};
+  };
+
+  std::int64_t target_of(const Kind& kind) const;
+  std::int64_t total() const;
+  const VmKind* next_to_fill();
+  Task<Result<Parked>> fill(VmKind kind, MachineAccelerator accelerator);
+  Task<Result<void>> ready(std::shared_ptr<Machine> machine);
+  Task<void> end(Parked parked);
+  Task<void> trim();
+
+  Parts parts_;
+  Options options_;
+  std::map<VmKind, Kind> kinds_;
+  bool closed_ = false;
+  Event changed_;
+};
+
+}  // namespace space
