@@ -113,6 +113,7 @@ Task<Result<JsonObject>> ControlCalls::warm(JsonObject message) {
 Result<JsonObject> ControlCalls::init(const JsonObject& message) {
   SPACE_TRY(auto parsed, parse_init(message));
   take_init(state_, std::move(parsed));
+  around_.settings_changed();
   return JsonObject();
 }
 
@@ -133,11 +134,13 @@ Result<JsonObject> ControlCalls::entropy(const JsonObject& message) {
 Task<Result<JsonObject>> ControlCalls::quiesce(JsonObject message) {
   SPACE_CO_TRY(const auto flush, bool_member(message, "sync"));
   const Deadline deadline = Deadline::after(quiesce_limit);
+  const Deadline flush_deadline = Deadline::after(flush_limit);
   const std::uint64_t turn = ++state_.quiesce_turn;
   const auto overtaken = [this, turn] { return state_.quiesce_turn != turn; };
   JsonObject answer{{"frozen", false}};
   if (flush.value_or(false)) {
-    const auto synced = co_await detached_work(around_.flush, deadline.at_most(flush_limit));
+    if (around_.save_settings) (void)co_await around_.save_settings(flush_deadline);
+    const auto synced = co_await detached_work(around_.flush, flush_deadline);
     answer["synced"] = synced.has_value();
   }
   if (around_.cgroups == nullptr || overtaken()) co_return answer;

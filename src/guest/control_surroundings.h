@@ -24,7 +24,9 @@ struct ControlSurroundings {
   std::function<Task<void>(StreamPtr)> serve_clients;  // one connection of the daemon's HTTP API
   std::function<Result<std::int64_t>(std::int64_t)> set_wall_clock = guest::set_wall_clock;
   std::function<Result<void>(std::span<const std::byte>)> add_entropy = guest::add_entropy;
-  std::function<bool()> flush = flush_file_systems;  // blocks
+  std::function<bool()> flush = flush_file_systems;           // blocks
+  std::function<void()> settings_changed = [] {};             // returns at once
+  std::function<Task<Result<void>>(Deadline)> save_settings;  // what has changed; may be none
   std::string hooks_folder = guest::hooks_folder;
 };
 

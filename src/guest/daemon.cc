@@ -16,6 +16,8 @@ namespace {
 constexpr Millis port_wait{60'000};
 constexpr Millis answer_time{50};  // for the host to hear that the machine will stop
 
+constexpr Millis settings_time{500};  // an answer of the disk, before it is flushed as a whole
+
 constexpr std::size_t tcp_clients_max = 4096;
 constexpr std::size_t loopback_clients_max = 256;  // any program of the sandbox may hold some
 constexpr int local_queue = 64;
@@ -51,11 +53,6 @@ Task<void> accept_clients(Executor executor, std::unique_ptr<Listener> listener,
   }
 }
 
-Task<void> stop_soon(bool reboot, bool is_init) {
-  co_await sleep_for(answer_time);
-  co_await run_blocking([=] { stop_machine(reboot, is_init); });
-}
-
 // Every program would inherit what a shell that started us in the background ignores.
 void stop_ignoring_signals() {
   for (int number = 1; number < NSIG; ++number) {
@@ -83,7 +80,12 @@ Result<void> Daemon::serve_channel(const std::string& cgroup_root, bool is_init)
   cgroups_ = *std::move(cgroups);
   state_.user_cgroup_fd = cgroups_->user_folder();
   state_.reset_oom_score = true;
+  settings_.emplace(executor_, state_);
+  if (const auto loaded = settings_->load(); !loaded && loaded.error().code != Code::not_found)
+    log::warn("settings not taken from the disk", {log::Field(loaded.error())});
   ControlSurroundings around;
+  around.settings_changed = [this] { settings_->save_soon(); };
+  around.save_settings = [this](Deadline deadline) { return settings_->flush(deadline); };
   around.cgroups = &*cgroups_;
   around.open_tunnels = [this] { return channel_->open_tunnels(); };
   around.shut_down = [this, is_init](bool reboot) {
@@ -95,6 +97,17 @@ Result<void> Daemon::serve_channel(const std::string& cgroup_root, bool is_init)
   serve_programs();
   spawn(executor_, "channel", run_channel(is_init));
   return {};
+}
+
+// A frozen program cannot heed the request to end.
+Task<void> Daemon::stop_soon(bool reboot, bool is_init) {
+  co_await sleep_for(answer_time);
+  if (const auto saved = co_await settings_->flush(Deadline::after(settings_time)); !saved)
+    log::warn("settings not saved", {log::Field(saved.error())});
+  (void)cgroups_->thaw();
+  co_await run_blocking([this, reboot, is_init] {
+    stop_machine(reboot, is_init, [this] { return !cgroups_->populated().value_or(true); });
+  });
 }
 
 void Daemon::serve_programs() {

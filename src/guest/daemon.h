@@ -6,6 +6,7 @@
 
 #include "guest/channel_service.h"
 #include "guest/local_service.h"
+#include "guest/settings_file.h"
 
 namespace space::guest {
 
@@ -21,6 +22,7 @@ class Daemon {
 
  private:
   Task<void> run_channel(bool is_init);
+  Task<void> stop_soon(bool reboot, bool is_init);
   // The doors for programs of the sandbox: the HTTP API on its loopback, and guest.sock.
   void serve_programs();
 
@@ -29,6 +31,7 @@ class Daemon {
   GuestState state_;
   ProcessTable table_;
   HttpService http_;
+  std::optional<SettingsFile> settings_;
   std::optional<Cgroups> cgroups_;
   std::optional<ControlCalls> calls_;
   std::optional<ChannelService> channel_;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/secret.h"
-#include "guest/environment.h"
+#include "guest/control_messages.h"
 #include "guest/leases.h"
 #include "guest/users.h"
 #include "guest/wake_up.h"
@@ -34,5 +34,8 @@ struct GuestState {
   std::uint64_t quiesce_turn =
       0;  // moved on by each quiesce and each thaw: one that was overtaken freezes nothing
 };
+
+// What of `init` is not in `message` stays.
+void take_init(GuestState& state, InitMessage message);
 
 }  // namespace space::guest

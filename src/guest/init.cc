@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/bytes.h"
-#include "base/clock.h"
+#include "base/deadline.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "guest/modules.h"
@@ -25,6 +25,7 @@ namespace space::guest {
 namespace {
 
 constexpr Millis stop_grace{300};
+constexpr Millis stop_poll{5};
 constexpr rlim_t open_files_soft = 65'536;
 constexpr rlim_t open_files_hard = 1'048'576;
 
@@ -83,10 +84,11 @@ Result<void> protect_daemon() {
   return {};
 }
 
-void stop_machine(bool reboot, bool is_init) {
+void stop_machine(bool reboot, bool is_init, const std::function<bool()>& quiet) {
   if (is_init) {
     ::kill(-1, SIGTERM);
-    std::this_thread::sleep_for(stop_grace);
+    for (const Deadline grace = Deadline::after(stop_grace); !grace.passed() && !quiet();)
+      std::this_thread::sleep_for(stop_poll);
     ::kill(-1, SIGKILL);
   }
   ::sync();

@@ -1,6 +1,8 @@
 // The duties of process 1, in order. Reaping is the process table's.
 #pragma once
 
+#include <functional>
+
 #include "base/result.h"
 
 namespace space::guest {
@@ -10,8 +12,8 @@ namespace space::guest {
 Result<void> start_machine();
 // Protects the daemon from the kernel's memory killer, raises the limit of open files. Both modes with a VM.
 Result<void> protect_daemon();
-// Asks every program to end, kills what is left soon after, flushes and powers off or reboots. Does not
-// return when it succeeds. Blocks.
-void stop_machine(bool reboot, bool is_init);
+// Asks every program to end, kills what is left when `quiet` says so or soon after, flushes and powers off or
+// reboots. Does not return when it succeeds. Blocks.
+void stop_machine(bool reboot, bool is_init, const std::function<bool()>& quiet = [] { return false; });
 
 }  // namespace space::guest

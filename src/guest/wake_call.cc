@@ -21,13 +21,6 @@ Task<Result<T>> within_file_time(std::function<Result<T>()> work) {
 
 }  // namespace
 
-void take_init(GuestState& state, InitMessage message) {
-  if (message.access_token) state.access_token = *std::move(message.access_token);
-  if (message.environment) state.environment = *std::move(message.environment);
-  if (message.default_user) state.default_user = *std::move(message.default_user);
-  if (message.default_workdir) state.default_workdir = *std::move(message.default_workdir);
-}
-
 Result<void> thaw_users(GuestState& state, Cgroups* cgroups) {
   ++state.quiesce_turn;
   if (cgroups != nullptr) SPACE_CHECK(cgroups->thaw());
@@ -40,7 +33,10 @@ Task<JsonObject> WakeCall::run(WakeMessage message) {
   if (message.entropy) note("entropy", around_.add_entropy(*message.entropy));
   if (message.wall_clock_us) step_clock(*message.wall_clock_us);
   if (message.identity) co_await step_identity(*std::move(message.identity));
-  if (message.init) take_init(state_, *std::move(message.init));
+  if (message.init) {
+    take_init(state_, *std::move(message.init));
+    around_.settings_changed();
+  }
   if (message.generation || new_memory_) co_await step_generation(message.generation);
   if (message.hooks) co_await step_hooks(message.generation.value_or(0));
   if (message.thaw) note("thaw", thaw_users(state_, around_.cgroups));

@@ -9,9 +9,6 @@
 
 namespace space::guest {
 
-// What of `init` is not in `message` stays.
-void take_init(GuestState& state, InitMessage message);
-
 class WakeCall {
  public:
   WakeCall(GuestState& state, ProcessTable& table, const ControlSurroundings& around)
