@@ -38,6 +38,26 @@ Task<Reply> Api::handle(ApiRequest request) {
       co_return co_await remove(std::move(request));
     case Action::sandbox_set_timeout:
       co_return co_await set_timeout(std::move(request));
+    case Action::sandbox_resume:
+      co_return co_await resume(std::move(request));
+    case Action::sandbox_pause:
+      co_return co_await pause(std::move(request));
+    case Action::sandbox_stop:
+      co_return co_await stop(std::move(request));
+    case Action::sandbox_start:
+      co_return co_await start_again(std::move(request));
+    case Action::sandbox_checkpoint:
+      co_return co_await checkpoint(std::move(request));
+    case Action::sandbox_snapshots:
+      co_return co_await snapshots(std::move(request));
+    case Action::pause_policy_get:
+      co_return co_await get_pause_policy(std::move(request));
+    case Action::pause_policy_set:
+      co_return co_await set_pause_policy(std::move(request));
+    case Action::pool_list:
+      co_return co_await list_pools();
+    case Action::pool_set:
+      co_return co_await set_pool(std::move(request));
     case Action::sandbox_logs_v1:
       co_return co_await logs(std::move(request), LogRoute::v1);
     case Action::sandbox_logs_v2:

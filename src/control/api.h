@@ -50,6 +50,18 @@ class Api {
   Task<Reply> get(ApiRequest request);
   Task<Reply> remove(ApiRequest request);
   Task<Reply> set_timeout(ApiRequest request);
+  // api_moves.cc
+  Task<Reply> resume(ApiRequest request);
+  Task<Reply> start_again(ApiRequest request);
+  Task<Reply> pause(ApiRequest request);
+  Task<Reply> stop(ApiRequest request);
+  Task<Reply> checkpoint(ApiRequest request);
+  Task<Reply> snapshots(ApiRequest request);
+  Task<Reply> get_pause_policy(ApiRequest request);
+  Task<Reply> set_pause_policy(ApiRequest request);
+  // api_pools.cc
+  Task<Reply> list_pools();
+  Task<Reply> set_pool(ApiRequest request);
   // api_templates.cc
   Task<Reply> list_templates();
   Task<Reply> add_template(ApiRequest request);

@@ -11,6 +11,13 @@ ApiError to_api_error(const Error& error) {
   return {.status = status, .message = error.message, .error_code = {}, .allow = {}};
 }
 
+ApiError move_error(const Error& error) {
+  if (error.code == Code::exhausted) return {503, error.message, "sandbox_capacity_unavailable", ""};
+  if (error.code == Code::permission_denied)
+    return {503, error.message, "sandbox_tcg_multitenant_refused", ""};
+  return to_api_error(error);
+}
+
 std::string to_body(const ApiError& error) {
   JsonObject body{{"code", error.status}, {"message", error.message}};
   if (!error.error_code.empty()) body["error_code"] = error.error_code;

@@ -20,6 +20,9 @@ template <class T>
 using ApiResult = std::expected<T, ApiError>;
 
 ApiError to_api_error(const Error& error);
+// Of a pause, stop or resume: a node without room is 503, as for a create; 429 is for clients that ask too
+// often.
+ApiError move_error(const Error& error);
 std::string to_body(const ApiError& error);
 
 }  // namespace space::control

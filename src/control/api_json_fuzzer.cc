@@ -18,9 +18,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         std::abort();
       if (!request->options.network.empty() && !parse_json(request->options.network)) std::abort();
     }
-    if (const auto timeout_s = parse_connect_request(body, version, max_s))
-      if (*timeout_s < 1 || *timeout_s > max_s) std::abort();
+    if (const auto request = parse_connect_request(body, version, max_s))
+      if (request->timeout_s < 1 || request->timeout_s > max_s) std::abort();
   }
+  (void)parse_pause_request(body);
+  if (const auto policy = parse_pause_policy(body, {}); policy && policy->idle_pause_s.value_or(1) < 1)
+    std::abort();
   if (const auto timeout_s = parse_timeout_request(body); timeout_s && *timeout_s < 1) std::abort();
   return 0;
 }

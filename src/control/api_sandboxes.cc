@@ -31,11 +31,11 @@ Task<Reply> Api::create(ApiRequest request, ApiVersion version) {
 }
 
 Task<Reply> Api::connect(ApiRequest request, ApiVersion version) {
-  const auto timeout_s = parse_connect_request(request.body, version, sandboxes_.limits().timeout_max_s);
-  if (!timeout_s) co_return refuse(timeout_s.error());
-  const auto row = co_await sandboxes_.connect(request.team.id, request.route.id, *timeout_s);
-  if (!row) co_return refuse(row.error());
-  co_return json_reply(200, sandbox_json(*row, domain_));
+  const auto wanted = parse_connect_request(request.body, version, sandboxes_.limits().timeout_max_s);
+  if (!wanted) co_return refuse(wanted.error());
+  const auto connected = co_await sandboxes_.connect(request.team.id, request.route.id, *wanted);
+  if (!connected) co_return to_reply(move_error(connected.error()));
+  co_return json_reply(connected->resumed ? 201 : 200, sandbox_json(connected->row, domain_));
 }
 
 Task<Reply> Api::list(ApiRequest request) {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/json.h"
+#include "control/lifetime.h"
 #include "control/network_options.h"
 
 namespace space::control {
@@ -16,8 +17,11 @@ std::int64_t default_timeout_s(ApiVersion version) {
   return version == ApiVersion::v1 ? 15 : 300;
 }
 
+constexpr std::int64_t pause_seconds_max = 366LL * 24 * 3600;
+
 Result<std::optional<std::int64_t>> read_timeout(const JsonObject& body) {
   constexpr auto any = std::numeric_limits<std::int64_t>::max();
+  if (const auto text = text_member(body, "timeout"); text && *text == "never") return never_s;
   SPACE_TRY(const auto timeout, int_member(body, "timeout", -any, any));
   if (timeout && *timeout <= 0) return fail(Code::invalid_argument, "Timeout must be greater than 0");
   return timeout;
@@ -25,12 +29,12 @@ Result<std::optional<std::int64_t>> read_timeout(const JsonObject& body) {
 
 Result<std::int64_t> read_timeout(const JsonObject& body, ApiVersion version, std::int64_t max_s) {
   SPACE_TRY(const auto timeout, read_timeout(body));
-  if (timeout && *timeout > max_s) {
+  if (timeout && *timeout > max_s && max_s < never_s) {
     if (max_s % 3600 == 0)
       return fail(Code::invalid_argument, "Timeout cannot be greater than {} hours", max_s / 3600);
     return fail(Code::invalid_argument, "Timeout cannot be greater than {} seconds", max_s);
   }
-  return timeout.value_or(std::min(default_timeout_s(version), max_s));
+  return std::min(timeout.value_or(default_timeout_s(version)), max_s);
 }
 
 // An object whose values are all text, at most `bytes_max` of it.
@@ -63,23 +67,64 @@ Result<std::map<std::string, SecretText>> read_env(const JsonObject& body) {
   return env;
 }
 
-Result<void> refuse_auto_pause(const JsonObject& body) {
+// E2B's three members of create.
+Result<store::Lifecycle> read_auto_pause(const JsonObject& body) {
+  store::Lifecycle lifecycle;
   SPACE_TRY(const auto pause, bool_member(body, "autoPause"));
   SPACE_TRY(const auto keep_memory, bool_member(body, "autoPauseMemory"));
   SPACE_TRY(const JsonObject* resume, object_member(body, "autoResume"));
-  bool resumes = false;
   if (resume != nullptr) {
     SPACE_TRY(const auto enabled, bool_member(*resume, "enabled"));
-    resumes = enabled.value_or(false);
+    lifecycle.auto_resume = enabled.value_or(false);
   }
-  if (pause.value_or(false) || resumes)
-    return fail(
-        Code::invalid_argument,
-        "'autoPause' and 'autoResume' are not supported by this version: the sandbox would be killed at "
-        "its timeout. Create it without them and with a longer 'timeout'");
-  if (keep_memory && !*keep_memory)
-    return fail(Code::invalid_argument, "'autoPauseMemory' needs 'autoPause'");
+  lifecycle.pause_on_timeout = pause.value_or(false);
+  lifecycle.pause_keeps_memory = keep_memory.value_or(true);
+  return lifecycle;
+}
+
+// The form in which GET shows them, and the SDKs take them from their users. It agrees with the other form
+// where both are given.
+Result<void> apply_lifecycle(const JsonObject& body, store::Lifecycle& lifecycle) {
+  SPACE_TRY(const JsonObject* given, object_member(body, "lifecycle"));
+  if (given == nullptr) return {};
+  SPACE_TRY(const auto on_timeout, text_member(*given, "onTimeout"));
+  SPACE_TRY(const auto resume, bool_member(*given, "autoResume"));
+  if (on_timeout && *on_timeout != "kill" && *on_timeout != "pause")
+    return fail(Code::invalid_argument, "'lifecycle.onTimeout' must be kill or pause");
+  const auto says = [&body](std::string_view key) { return body.contains(key) && !body.at(key).is_null(); };
+  const bool disagree =
+      (on_timeout && says("autoPause") && lifecycle.pause_on_timeout != (*on_timeout == "pause")) ||
+      (resume && says("autoResume") && lifecycle.auto_resume != *resume);
+  if (disagree)
+    return fail(Code::invalid_argument,
+                "'lifecycle' says something else than 'autoPause' and 'autoResume'. Give one of the two");
+  if (on_timeout) lifecycle.pause_on_timeout = *on_timeout == "pause";
+  if (resume) lifecycle.auto_resume = *resume;
   return {};
+}
+
+Result<store::Lifecycle> read_lifecycle(const JsonObject& body) {
+  SPACE_TRY(store::Lifecycle lifecycle, read_auto_pause(body));
+  SPACE_CHECK(apply_lifecycle(body, lifecycle));
+  if (!lifecycle.pause_keeps_memory && !lifecycle.pause_on_timeout)
+    return fail(Code::invalid_argument, "'autoPauseMemory' needs 'autoPause'");
+  if (!lifecycle.pause_keeps_memory && lifecycle.auto_resume)
+    return fail(Code::invalid_argument,
+                "'autoPauseMemory: false' cannot go with 'autoResume': a request cannot wait for a boot");
+  return lifecycle;
+}
+
+Result<void> read_seconds(const JsonObject& body, std::string_view key, std::int64_t min,
+                          std::optional<std::int64_t>& seconds) {
+  if (!body.contains(key)) return {};
+  SPACE_TRY(seconds, int_member(body, key, min, pause_seconds_max));  // null: none
+  return {};
+}
+
+Result<store::PausePolicy> read_policy(const JsonObject& body, store::PausePolicy policy) {
+  SPACE_CHECK(read_seconds(body, "idlePauseSeconds", 1, policy.idle_pause_s));
+  SPACE_CHECK(read_seconds(body, "hotKeepSeconds", 0, policy.hot_keep_s));
+  return policy;
 }
 
 Result<void> refuse_unsupported(const JsonObject& body) {
@@ -119,7 +164,11 @@ Result<CreateRequest> parse_create_request(std::string_view text, ApiVersion ver
   SPACE_TRY(request.timeout_s, read_timeout(body, version, timeout_max_s));
   SPACE_CHECK(read_options(body, request.options));
   SPACE_TRY(request.env, read_env(body));
-  SPACE_CHECK(refuse_auto_pause(body));
+  SPACE_TRY(request.lifecycle, read_lifecycle(body));
+  SPACE_TRY(const JsonObject* policy, object_member(body, "pausePolicy"));
+  if (policy != nullptr) {
+    SPACE_TRY(request.policy, read_policy(*policy, {}));
+  }
   SPACE_CHECK(refuse_unsupported(body));
   SPACE_TRY(const auto secure, bool_member(body, "secure"));
   request.secure = version == ApiVersion::v2 || secure.value_or(false);
@@ -129,11 +178,27 @@ Result<CreateRequest> parse_create_request(std::string_view text, ApiVersion ver
   return request;
 }
 
-Result<std::int64_t> parse_connect_request(std::string_view text, ApiVersion version,
-                                           std::int64_t timeout_max_s) {
+Result<ConnectRequest> parse_connect_request(std::string_view text, ApiVersion version,
+                                             std::int64_t timeout_max_s) {
   SPACE_TRY(const JsonObject body, parse_optional_body(text));
-  SPACE_CHECK(bool_member(body, "memory"));
-  return read_timeout(body, version, timeout_max_s);
+  ConnectRequest request;
+  SPACE_TRY(request.timeout_s, read_timeout(body, version, timeout_max_s));
+  SPACE_TRY(const auto memory, bool_member(body, "memory"));
+  SPACE_TRY(const auto pause, bool_member(body, "autoPause"));
+  request.boot = !memory.value_or(true);
+  request.pause_on_timeout = pause.value_or(false);
+  return request;
+}
+
+Result<bool> parse_pause_request(std::string_view text) {
+  SPACE_TRY(const JsonObject body, parse_optional_body(text));
+  SPACE_TRY(const auto memory, bool_member(body, "memory"));
+  return memory.value_or(true);
+}
+
+Result<store::PausePolicy> parse_pause_policy(std::string_view text, store::PausePolicy policy) {
+  SPACE_TRY(const JsonObject body, parse_json_object(text, "the request body"));
+  return read_policy(body, policy);
 }
 
 Result<std::int64_t> parse_timeout_request(std::string_view text) {

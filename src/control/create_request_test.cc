@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "control/lifetime.h"
 
 namespace space::control {
 namespace {
@@ -77,11 +78,71 @@ TEST(CreateRequest, TimeoutBounds) {
 
 TEST(CreateRequest, RefusesWhatWouldSilentlyNotHappen) {
   for (const char* member :
-       {R"("autoPause":true)", R"("autoResume":{"enabled":true})", R"("autoPauseMemory":false)",
-        R"("volumeMounts":[{"name":"v","path":"/v"}])", R"("iam":{"tokens":{"a":{}}})",
-        R"("network":{"rules":{"a.example":[]}})", R"("network":{"egressProxy":{"address":"h:1"}})",
-        R"("network":{"httpsPorts":[443]})"})
+       {R"("autoPauseMemory":false)", R"("volumeMounts":[{"name":"v","path":"/v"}])",
+        R"("iam":{"tokens":{"a":{}}})", R"("network":{"rules":{"a.example":[]}})",
+        R"("network":{"egressProxy":{"address":"h:1"}})", R"("network":{"httpsPorts":[443]})"})
     error_of(std::string(R"({"templateID":"b",)") + member + "}");
+}
+
+TEST(CreateRequest, LifecycleInBothForms) {
+  const auto of = [](const std::string& members, ApiVersion version = ApiVersion::v2) {
+    const auto parsed = parse(R"({"templateID":"b",)" + members + "}", version);
+    EXPECT_TRUE(parsed) << members << ": " << parsed.error().message;
+    return parsed->lifecycle;
+  };
+  for (const ApiVersion version : {ApiVersion::v1, ApiVersion::v2}) {
+    EXPECT_FALSE(of(R"("autoPause":false)", version).pause_on_timeout);
+    EXPECT_TRUE(of(R"("autoPause":true)", version).pause_on_timeout);
+    EXPECT_TRUE(of(R"("autoPause":true)", version).pause_keeps_memory);
+    EXPECT_FALSE(of(R"("autoPause":true)", version).auto_resume);
+    EXPECT_TRUE(of(R"("autoPause":true,"autoResume":{"enabled":true})", version).auto_resume);
+    EXPECT_FALSE(of(R"("autoPause":true,"autoPauseMemory":false)", version).pause_keeps_memory);
+    EXPECT_TRUE(of(R"("lifecycle":{"onTimeout":"pause","autoResume":true})", version).pause_on_timeout);
+    EXPECT_TRUE(of(R"("lifecycle":{"onTimeout":"pause","autoResume":true})", version).auto_resume);
+    EXPECT_TRUE(of(R"("autoPause":null,"lifecycle":{"onTimeout":"pause"})", version).pause_on_timeout);
+    EXPECT_FALSE(of(R"("lifecycle":{"onTimeout":"kill"},"autoPause":false)", version).pause_on_timeout);
+  }
+  error_of(R"({"templateID":"b","autoPause":true,"autoPauseMemory":false,"autoResume":{"enabled":true}})");
+  error_of(R"({"templateID":"b","autoPause":true,"lifecycle":{"onTimeout":"kill"}})");
+  error_of(R"({"templateID":"b","autoResume":{"enabled":false},"lifecycle":{"autoResume":true}})");
+  error_of(R"({"templateID":"b","lifecycle":{"onTimeout":"stop"}})");
+  error_of(R"({"templateID":"b","autoPause":"yes"})");
+}
+
+TEST(CreateRequest, PausePolicy) {
+  const auto parsed = parse(R"({"templateID":"b","pausePolicy":{"idlePauseSeconds":60}})");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->policy, (store::PausePolicy{.idle_pause_s = 60, .hot_keep_s = std::nullopt}));
+  const store::PausePolicy before{.idle_pause_s = 10, .hot_keep_s = 20};
+  EXPECT_EQ(*parse_pause_policy("{}", before), before);
+  EXPECT_EQ(*parse_pause_policy(R"({"idlePauseSeconds":null,"hotKeepSeconds":0})", before),
+            (store::PausePolicy{.idle_pause_s = std::nullopt, .hot_keep_s = 0}));
+  for (const char* wrong :
+       {"", R"({"idlePauseSeconds":0})", R"({"idlePauseSeconds":"1"})", R"({"hotKeepSeconds":-1})"})
+    EXPECT_FALSE(parse_pause_policy(wrong, before)) << wrong;
+}
+
+TEST(CreateRequest, NeverIsALife) {
+  const auto never = parse_create_request(R"({"templateID":"b","timeout":"never"})", ApiVersion::v2, never_s);
+  ASSERT_TRUE(never) << never.error().message;
+  EXPECT_EQ(end_after(Wall(), never->timeout_s), never_ends);
+  EXPECT_EQ(to_rfc3339(never_ends).substr(0, 19), "9999-12-31T23:59:59");
+  EXPECT_EQ(
+      parse_create_request(R"({"templateID":"b","timeout":9000000000000000000})", ApiVersion::v2, never_s)
+          ->timeout_s,
+      never_s);
+  EXPECT_EQ(error_of(R"({"templateID":"b","timeout":"never"})"), "Timeout cannot be greater than 24 hours");
+  EXPECT_EQ(error_of(R"({"templateID":"b","timeout":"ever"})"), "'timeout' must be an integer");
+  EXPECT_EQ(*parse_timeout_request(R"({"timeout":"never"})"), never_s);
+}
+
+TEST(PauseRequest, OldClientsSendNothing) {
+  EXPECT_TRUE(*parse_pause_request(""));
+  EXPECT_TRUE(*parse_pause_request("{}"));
+  EXPECT_TRUE(*parse_pause_request(R"({"memory":true})"));
+  EXPECT_FALSE(*parse_pause_request(R"({"memory":false})"));
+  EXPECT_FALSE(parse_pause_request(R"({"memory":0})"));
+  EXPECT_FALSE(parse_pause_request("["));
 }
 
 TEST(CreateRequest, EnvironmentNamesAreNamesAndErrorsHoldNoValue) {
@@ -111,9 +172,14 @@ TEST(CreateRequest, Network) {
 }
 
 TEST(ConnectRequest, EmptyBodyAsksForTheDefault) {
-  EXPECT_EQ(*parse_connect_request("", ApiVersion::v2, max_s), 300);
-  EXPECT_EQ(*parse_connect_request("", ApiVersion::v1, max_s), 15);
-  EXPECT_EQ(*parse_connect_request(R"({"timeout":60,"memory":false})", ApiVersion::v2, max_s), 60);
+  EXPECT_EQ(parse_connect_request("", ApiVersion::v2, max_s)->timeout_s, 300);
+  EXPECT_EQ(parse_connect_request("", ApiVersion::v1, max_s)->timeout_s, 15);
+  EXPECT_FALSE(parse_connect_request("", ApiVersion::v1, max_s)->boot);
+  const auto reboot =
+      parse_connect_request(R"({"timeout":60,"memory":false,"autoPause":true})", ApiVersion::v2, max_s);
+  EXPECT_EQ(reboot->timeout_s, 60);
+  EXPECT_TRUE(reboot->boot);
+  EXPECT_TRUE(reboot->pause_on_timeout);
   EXPECT_FALSE(parse_connect_request(R"({"timeout":86401})", ApiVersion::v2, max_s));
   EXPECT_FALSE(parse_connect_request(R"({"memory":"no"})", ApiVersion::v2, max_s));
 }

@@ -1,6 +1,7 @@
 #include "control/fake_node.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/bytes.h"
 
@@ -12,7 +13,11 @@ CallResponse ok(const JsonObject& body) {
 }
 
 CallResponse refusal(const Error& error) {
-  const int status = error.code == Code::not_found ? 404 : error.code == Code::exhausted ? 429 : 500;
+  const int status = error.code == Code::not_found     ? 404
+                     : error.code == Code::exhausted   ? 429
+                     : error.code == Code::conflict    ? 409
+                     : error.code == Code::unavailable ? 503
+                                                       : 500;
   return {status, to_text(JsonObject{{"code", to_string(error.code)}, {"message", error.message}})};
 }
 
@@ -48,9 +53,31 @@ void FakeNode::report(std::string id, State state, std::string reason) {
   changed_.notify_all();
 }
 
+void FakeNode::say(std::string id, State state, bool idle) {
+  events_.push_back({{"sequence", events_.size() + 1},
+                     {"id", id},
+                     {"state", to_string(state)},
+                     {"idle", idle},
+                     {"reason", ""}});
+  changed_.notify_all();
+}
+
+void FakeNode::lose_events() {
+  gap_ = true;
+  changed_.notify_all();
+}
+
+void FakeNode::wake() {
+  changed_.notify_all();
+}
+
 JsonObject FakeNode::object(const std::string& id) const {
   const Sandbox& sandbox = sandboxes.at(id);
-  return {{"id", id}, {"state", to_string(sandbox.state)}, {"reason", sandbox.reason}};
+  return {{"id", id},
+          {"state", to_string(sandbox.state)},
+          {"reason", sandbox.reason},
+          {"idle", sandbox.idle},
+          {"policy", sandbox.policy}};
 }
 
 Task<CallResponse> FakeNode::call(CallRequest request) {
@@ -59,6 +86,9 @@ Task<CallResponse> FakeNode::call(CallRequest request) {
   if (request.path == "/node/hello") co_return ok({{"node_id", "n1"}, {"accelerator", "tcg"}});
   if (request.path == "/node/sandbox/create") co_return co_await create(*body);
   if (request.path == "/node/sandbox/delete") co_return remove(*body);
+  for (const char* verb : {"pause", "resume", "stop"})
+    if (request.path == fmt::format("/node/sandbox/{}", verb)) co_return co_await move(verb, *body);
+  if (request.path.starts_with("/node/pool/")) co_return co_await pool(request.path, *body);
   if (request.path == "/node/sandbox/list") co_return list();
   if (request.path == "/node/events") co_return co_await events(*body);
   if (request.path == "/node/template/remove") {
@@ -76,6 +106,13 @@ CallResponse FakeNode::observe(const std::string& path, const JsonObject& body) 
   if (path == "/node/stats") return stats_of_all(body);
   const std::string id = require_text(body, "id").value_or("");
   if (path == "/node/sandbox/stats") return ok(stats[id]);
+  if (!sandboxes.contains(id) && !path.ends_with("/logs") && !path.ends_with("/isolation") &&
+      !path.ends_with("/activity"))
+    return refusal({Code::not_found, "not here"});
+  if (path == "/node/sandbox/get") return ok(object(id));
+  if (path == "/node/sandbox/checkpoint" || path == "/node/sandbox/snapshots" ||
+      path == "/node/sandbox/policy")
+    return keep(path, body);
   if (path == "/node/sandbox/isolation") return ok(isolation[id]);
   if (path == "/node/sandbox/activity") {
     called.push_back(id);
@@ -86,6 +123,69 @@ CallResponse FakeNode::observe(const std::string& path, const JsonObject& body) 
     return ok({{"entries", logs[id]}, {"next", 0}});
   }
   return refusal({Code::not_found, path});
+}
+
+CallResponse FakeNode::keep(const std::string& path, const JsonObject& body) {
+  const std::string id = *require_text(body, "id");
+  Sandbox& sandbox = sandboxes.at(id);
+  if (path == "/node/sandbox/snapshots") return ok({{"snapshots", sandbox.snapshots}});
+  if (path == "/node/sandbox/policy") {
+    for (const char* key : {"idle_pause_s", "hot_keep_s"})
+      if (body.contains(key)) sandbox.policy[key] = body.at(key);
+    return ok(object(id));
+  }
+  if (!serves(sandbox.state)) return refusal({Code::conflict, "it does not run"});
+  const std::size_t number = sandbox.snapshots.size() + 1;
+  sandbox.snapshots.push_back(JsonObject{{"number", number},
+                                         {"parent", number - 1},
+                                         {"created_at", "2026-01-31T12:00:00.000Z"},
+                                         {"quiesced", true},
+                                         {"memory_bytes", 1000},
+                                         {"dirty_bytes", 100},
+                                         {"written_bytes", 90},
+                                         {"stop_window_us", 5000}});
+  return ok(sandbox.snapshots.back().get_object());
+}
+
+Task<CallResponse> FakeNode::move(std::string verb, JsonObject body) {
+  const std::string id = *require_text(body, "id");
+  moves.push_back(verb + " " + id);
+  if (!sandboxes.contains(id)) co_return refusal({Code::not_found, "not here"});
+  if (move_error) co_return refusal(*move_error);
+  const State goal = verb == "resume" ? State::running : verb == "pause" ? State::paused : State::stopped;
+  if (sandboxes.at(id).state != goal) {
+    sandboxes.at(id).state = verb == "resume" ? State::resuming : State::pausing;
+    if (verb != "resume") break_streams(id);
+    while (moves_hang) co_await changed_.wait();
+  }
+  const auto found = sandboxes.find(id);
+  if (found == sandboxes.end()) co_return refusal({Code::conflict, "deleted"});
+  found->second.state = goal;
+  found->second.idle = false;
+  if (verb == "resume") found->second.resumed_with = std::move(body);
+  changed_.notify_all();
+  co_return ok(object(id));
+}
+
+Task<CallResponse> FakeNode::pool(std::string path, JsonObject body) {
+  if (path == "/node/pool/list")
+    co_return ok({{"pools", JsonArray{JsonObject{{"template", std::string(64, 'a')},
+                                                 {"vcpus", 1},
+                                                 {"memory_mib", 512},
+                                                 {"disk_mib", 4096},
+                                                 {"target", 2},
+                                                 {"parked", parked.size()},
+                                                 {"filling", 0},
+                                                 {"hits", 3},
+                                                 {"misses", 1},
+                                                 {"checkpoint", true}}}}});
+  pool_calls.push_back(std::move(body));
+  if (path == "/node/pool/set") co_return ok({});
+  while (pool_hangs) co_await changed_.wait();
+  if (parked.empty()) co_return refusal({Code::not_found, "none parked"});
+  const std::string id = parked.back();
+  parked.pop_back();
+  co_return ok({{"id", id}});
 }
 
 CallResponse FakeNode::stats_of_all(const JsonObject& body) const {
@@ -105,6 +205,8 @@ Task<CallResponse> FakeNode::create(JsonObject body) {
   if (create_error) co_return refusal(*create_error);
   while (create_hangs) co_await changed_.wait();
   sandboxes[id] = {State::running, "", std::move(body)};
+  if (const auto policy = object_member(sandboxes[id].request, "policy"); policy && *policy)
+    for (const auto& [key, value] : **policy) sandboxes[id].policy[key] = value;
   co_return ok(object(id));
 }
 
@@ -123,11 +225,11 @@ CallResponse FakeNode::list() const {
 
 Task<CallResponse> FakeNode::events(JsonObject body) {
   const auto after = static_cast<std::size_t>(*require_int(body, "after", 0, 1'000'000));
-  while (events_.size() <= after && !session_->closed())
+  while (events_.size() <= after && !session_->closed() && !gap_)
     co_await changed_.wait(Deadline::after(Millis(1000)));
   JsonArray news;
   for (std::size_t i = after; i < events_.size(); ++i) news.push_back(events_[i]);
-  co_return ok({{"events", std::move(news)}, {"next", events_.size()}});
+  co_return ok({{"events", std::move(news)}, {"next", events_.size()}, {"gap", std::exchange(gap_, false)}});
 }
 
 void FakeNode::break_streams(const std::string& id) {
@@ -138,9 +240,16 @@ void FakeNode::break_streams(const std::string& id) {
 Task<Result<H2Handlers::Tunnel>> FakeNode::connect(std::string authority) {
   const std::string id = authority.substr(0, authority.find(':'));
   const std::string port = authority.substr(authority.find(':') + 1);
+  if (!sandboxes.contains(id)) co_return fail(Code::not_found, "not running here");
+  while (sandboxes.contains(id) && in_transition(sandboxes.at(id).state)) co_await changed_.wait();
   const auto found = sandboxes.find(id);
-  if (found == sandboxes.end() || !serves(found->second.state))
-    co_return fail(Code::not_found, "not running here");
+  if (found == sandboxes.end()) co_return fail(Code::not_found, "not running here");
+  if (found->second.idle) {
+    found->second.idle = false;
+    found->second.state = State::running;
+    woken.push_back(id);
+  }
+  if (!serves(found->second.state)) co_return fail(Code::unavailable, "it does not run");
   if (port == "9999") co_return fail(Code::unavailable, "connection refused");
   if (port == "7000" && refusals_left > 0) {
     --refusals_left;

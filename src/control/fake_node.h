@@ -1,5 +1,6 @@
 // FakeNode: a node in memory. Speaks api/node-rpc.md over one end of a stream; its sandboxes are a map, and
-// behind each tunnel stands a small HTTP server that says which sandbox it belongs to.
+// behind each tunnel stands a small HTTP server that says which sandbox it belongs to. Sandboxes pause,
+// resume and stop as a real node's do, in as many steps as a test wants.
 #pragma once
 
 #include <map>
@@ -22,12 +23,23 @@ class FakeNode {
     State state = State::running;
     std::string reason;
     JsonObject request;  // of its create
+    bool idle = false;
+    JsonObject resumed_with = {};  // the last resume
+    JsonArray snapshots = {};
+    JsonObject policy = {{"idle_pause_s", nullptr}, {"hot_keep_s", 300}};
   };
   std::map<std::string, Sandbox> sandboxes;
   std::set<std::string> templates;
-  std::optional<Error> create_error;  // answer of every create
-  bool create_hangs = false;          // until the session ends
-  int refusals_left = 0;              // dials to port 7000 that are refused before one works
+  std::optional<Error> create_error;   // answer of every create
+  bool create_hangs = false;           // until the session ends
+  bool moves_hang = false;             // pauses, resumes and stops stay in their transition
+  std::optional<Error> move_error;     // answer of every one of them; the sandbox is as before
+  std::vector<std::string> moves;      // "pause i…", in the order of the calls
+  std::vector<std::string> woken;      // out of an idle pause, by a tunnel
+  std::vector<std::string> parked;     // ids in the warm pool
+  bool pool_hangs = false;             // an answer to pool/take never comes
+  std::vector<JsonObject> pool_calls;  // takes and sets
+  int refusals_left = 0;               // dials to port 7000 that are refused before one works
   int tunnels_open = 0;
   std::vector<std::string> created, deleted;
   std::vector<std::string> called;              // told that a client called it
@@ -35,6 +47,11 @@ class FakeNode {
   std::map<std::string, JsonArray> logs;        // entries, by sandbox
   std::map<std::string, JsonObject> isolation;  // answers, by sandbox
   JsonObject log_request;                       // the last one
+
+  // Events at their most awkward: of a state it had once.
+  void say(std::string id, State state, bool idle = false);
+  void lose_events();  // the next answer to events has a gap
+  void wake();         // after a change of the members above
 
   // Serves a session over `transport` until it ends.
   Task<void> serve(StreamPtr transport);
@@ -45,6 +62,9 @@ class FakeNode {
   Task<CallResponse> call(CallRequest request);
   Task<CallResponse> create(JsonObject body);
   Task<CallResponse> events(JsonObject body);
+  Task<CallResponse> move(std::string verb, JsonObject body);
+  Task<CallResponse> pool(std::string path, JsonObject body);
+  CallResponse keep(const std::string& path, const JsonObject& body);
   CallResponse remove(const JsonObject& body);
   CallResponse list() const;
   CallResponse stats_of_all(const JsonObject& body) const;
@@ -60,6 +80,7 @@ class FakeNode {
   std::shared_ptr<H2Session> session_;
   std::multimap<std::string, http::ServerConnection*> connections_;
   std::vector<JsonObject> events_;
+  bool gap_ = false;
 };
 
 }  // namespace space::control

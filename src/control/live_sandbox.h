@@ -9,11 +9,16 @@ namespace space::control {
 struct SandboxService::Live {
   Live(const Executor& executor, store::Sandbox copy) : row(std::move(copy)), changed(executor) {}
 
-  store::Sandbox row;          // as last written
-  bool starting_here = false;  // a create of this process waits for the node
-  bool deleting_here = false;  // a deletion is under way
-  bool over = false;           // its tombstone is written
-  Event changed;               // over, or a deletion stopped short of it
+  store::Sandbox row;                    // as last written
+  bool starting_here = false;            // a create of this process waits for the node
+  bool deleting_here = false;            // a deletion is under way
+  bool over = false;                     // its tombstone is written
+  bool moving = false;                   // a pause, stop or resume is under way
+  bool watched = false;                  // the node is asked until a transition that it began ends
+  std::uint64_t moves = 0;               // those that ended
+  Error move_error{Code::internal, ""};  // of the last one, if it failed
+  bool move_failed = false;
+  Event changed;  // its state, or a move ended, or it is over, or a deletion stopped short of it
 };
 
 }  // namespace space::control

@@ -22,7 +22,7 @@ struct Options {
   std::string listen = "127.0.0.1:3000";
   std::string domain;
   uid_t node_uid = 0;
-  std::int64_t timeout_max_hours = 30 * 24;
+  std::int64_t timeout_max_hours = 0;
 };
 
 struct ListenAddress {
@@ -48,12 +48,18 @@ std::string url_of(const ListenAddress& address) {
   return fmt::format("http://{}:{}", host, address.port);
 }
 
+ServiceLimits limits_of(const Options& options) {
+  ServiceLimits limits;
+  if (options.timeout_max_hours > 0) limits.timeout_max_s = options.timeout_max_hours * 3600;
+  return limits;
+}
+
 // Everything the process is made of, in the order of its making.
 struct ControlPlane {
   ControlPlane(const Executor& executor, store::Repository& rows, const Options& options)
       : repository(rows),
         nodes(executor),
-        sandboxes(executor, rows, nodes, system_clock(), {.timeout_max_s = options.timeout_max_hours * 3600}),
+        sandboxes(executor, rows, nodes, system_clock(), limits_of(options)),
         auth(rows, system_clock()),
         api(rows, sandboxes, nodes, auth, system_clock(), options.domain),
         proxy(sandboxes, nodes),
@@ -171,8 +177,8 @@ int main(int argc, char** argv) {
   app.add_option("--domain", options.domain, "Domain of sandbox host names told to clients");
   app.add_option("--node-uid", options.node_uid, "User that may connect as the node")->required();
   app.add_option("--timeout-max-hours", options.timeout_max_hours,
-                 "Longest life of a sandbox that can be asked for")
-      ->check(CLI::Range(1, 24 * 365 * 100))
+                 "Longest life of a sandbox that can be asked for; 0: any, and \"never\" too")
+      ->check(CLI::Range(0, 24 * 365 * 100))
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   return space::control::run(options);

@@ -41,6 +41,7 @@ struct Exchange {
   http::RequestHead request;  // as the guest sees it
   enum class End : unsigned char { complete, broken, upgraded, unanswered } end = End::unanswered;
   Error why{Code::unavailable, "the guest closed the connection"};  // it is unanswered
+  bool refused = false;                                             // the guest never heard of it
 };
 
 Task<Result<void>> send_request_body(Exchange& exchange) {
@@ -64,6 +65,7 @@ Task<void> attend_client(Exchange& exchange) {
 Task<void> pass_answer(Exchange& exchange) {
   if (const auto accepted = co_await exchange.accepted(exchange.patience); !accepted) {
     exchange.why = accepted.error();
+    exchange.refused = true;
     co_return;
   }
   const auto response = co_await exchange.guest.read_response(never);
@@ -173,24 +175,64 @@ Task<void> Proxy::refuse(http::ServerExchange& client, Refusal refusal) {
   (void)co_await client.respond(json_head(refusal.status), refusal.body);
 }
 
+// Of one that could not be woken for the request.
+Proxy::Refusal Proxy::asleep(const DataPlaneRoute& route, const Error& error) const {
+  if (error.code == Code::not_found) return {502, refusal_json(route, 502, "The sandbox was not found")};
+  if (error.code == Code::conflict || error.code == Code::deadline) return unreachable(route, error);
+  return {503, refusal_json(route, 503, "The sandbox could not be resumed: " + error.message)};
+}
+
+bool Proxy::fell_asleep(const DataPlaneRoute& route, Deadline patience) const {
+  const auto target = sandboxes_.data_plane_target(route.sandbox);
+  return target && !target->awake && !patience.passed();
+}
+
+// A tunnel into a sandbox that is awake, or has been woken for it. One that falls asleep in between is waited
+// for again.
+Task<Proxy::Outcome<OpeningTunnel>> Proxy::reach(DataPlaneRoute route, Deadline patience) {
+  while (true) {
+    if (fell_asleep(route, patience)) {
+      if (const auto awake = co_await sandboxes_.awaken(route.sandbox, patience); !awake)
+        co_return std::unexpected(asleep(route, awake.error()));
+    }
+    auto tunnel = co_await open_tunnel(route, patience);
+    if (tunnel || !fell_asleep(route, patience)) co_return tunnel;
+  }
+}
+
+// True: the sandbox fell asleep before it heard of the request, which can be made again.
+Task<bool> Proxy::attempt(http::ServerExchange& client, const http::RequestHead& head, DataPlaneRoute route,
+                          DataPlaneTarget target, Deadline patience) {
+  auto tunnel = co_await reach(route, patience);
+  if (!tunnel) {
+    co_await refuse(client, tunnel.error());
+    co_return false;
+  }
+  Exchange exchange(client, *std::move(tunnel), patience);
+  exchange.request = to_guest(head, target, route.port);
+  const bool client_stayed = co_await run(exchange);
+  if (!client_stayed) exchange.guest.abort();
+  using End = Exchange::End;
+  if (client_stayed && exchange.end == End::complete) co_return false;
+  if (client_stayed && exchange.end == End::upgraded) {
+    co_await splice(client.release(), exchange.guest.release());
+    co_return false;
+  }
+  if (client_stayed && exchange.end == End::unanswered) {
+    if (exchange.refused && !head.has_body() && fell_asleep(route, patience)) co_return true;
+    co_await refuse(client, unreachable(route, exchange.why));
+    co_return false;
+  }
+  client.abort();
+  co_return false;
+}
+
 Task<void> Proxy::serve(http::ServerExchange& client, http::RequestHead head, DataPlaneRoute route) {
   const auto target = admit(head, route);
   if (!target) co_return co_await refuse(client, target.error());
   const Deadline patience = Deadline::after(tunnel_patience);
-  auto tunnel = co_await open_tunnel(route, patience);
-  if (!tunnel) co_return co_await refuse(client, tunnel.error());
-
-  Exchange exchange(client, *std::move(tunnel), patience);
-  exchange.request = to_guest(head, *target, route.port);
-  const bool client_stayed = co_await run(exchange);
-  if (!client_stayed) exchange.guest.abort();
-  using End = Exchange::End;
-  if (client_stayed && exchange.end == End::complete) co_return;
-  if (client_stayed && exchange.end == End::upgraded)
-    co_return co_await splice(client.release(), exchange.guest.release());
-  if (client_stayed && exchange.end == End::unanswered)
-    co_return co_await refuse(client, unreachable(route, exchange.why));
-  client.abort();
+  while (co_await attempt(client, head, route, *target, patience)) {
+  }
 }
 
 Task<Proxy::Outcome<DataPlaneRoute>> Proxy::admit_tunnel(http::RequestHead head, std::string team,
@@ -211,7 +253,7 @@ Task<void> Proxy::tunnel(http::ServerExchange& client, http::RequestHead head, s
                          std::string sandbox) {
   const auto route = co_await admit_tunnel(std::move(head), std::move(team), std::move(sandbox));
   if (!route) co_return co_await refuse(client, route.error());
-  auto opened = co_await open_tunnel(*route, Deadline::after(tunnel_patience));
+  auto opened = co_await reach(*route, Deadline::after(tunnel_patience));
   if (!opened) co_return co_await refuse(client, opened.error());
   http::ResponseHead switching;
   switching.status = 101;

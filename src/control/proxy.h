@@ -3,7 +3,8 @@
 // Nothing is buffered beyond a piece: bodies stream both ways, a slow reader slows its producer. Each request
 // has a tunnel of its own; when the tunnel breaks, so does the client's connection or stream, never with a
 // clean end: that is how clients tell a killed sandbox from the end of an answer. A client that leaves resets
-// its tunnel.
+// its tunnel. A request to a sandbox in transition waits for the end of it; one that rests is woken if its
+// creator allowed it, and is not there otherwise.
 #pragma once
 
 #include <string>
@@ -38,6 +39,11 @@ class Proxy {
                                                 const DataPlaneRoute& route) const;
   Task<Outcome<DataPlaneRoute>> admit_tunnel(http::RequestHead head, std::string team, std::string sandbox);
   Task<Outcome<OpeningTunnel>> open_tunnel(DataPlaneRoute route, Deadline deadline);
+  Task<Outcome<OpeningTunnel>> reach(DataPlaneRoute route, Deadline patience);
+  Task<bool> attempt(http::ServerExchange& client, const http::RequestHead& head, DataPlaneRoute route,
+                     DataPlaneTarget target, Deadline patience);
+  bool fell_asleep(const DataPlaneRoute& route, Deadline patience) const;
+  Refusal asleep(const DataPlaneRoute& route, const Error& error) const;
   Refusal unreachable(const DataPlaneRoute& route, const Error& error) const;
   static Task<void> refuse(http::ServerExchange& client, Refusal refusal);
 

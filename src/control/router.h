@@ -38,6 +38,14 @@ enum class Action : unsigned char {
   sandbox_get,
   sandbox_delete,
   sandbox_set_timeout,
+  sandbox_resume,
+  sandbox_pause,
+  sandbox_stop,
+  sandbox_start,
+  sandbox_checkpoint,
+  sandbox_snapshots,
+  pause_policy_get,
+  pause_policy_set,
   sandbox_tunnel,
   signed_file,
   sandbox_logs_v1,
@@ -48,6 +56,8 @@ enum class Action : unsigned char {
   template_list,
   template_add,
   template_remove,
+  pool_list,
+  pool_set,
   node_info,
   not_available,  // a route of the E2B API that this version does not serve
 };

@@ -93,7 +93,11 @@ TEST(Router, ApiRoutes) {
   EXPECT_EQ(api(route(head("DELETE", "/sandboxes/i1"))), (ApiRoute{Action::sandbox_delete, "i1"}));
   EXPECT_EQ(api(route(head("DELETE", "/v1/templates/my-base%3A1"))),
             (ApiRoute{Action::template_remove, "my-base:1"}));
-  EXPECT_EQ(api(route(head("POST", "/sandboxes/i1/pause"))).action, Action::not_available);
+  EXPECT_EQ(api(route(head("POST", "/sandboxes/i1/pause"))), (ApiRoute{Action::sandbox_pause, "i1"}));
+  EXPECT_EQ(api(route(head("PUT", "/v1/pools/base"))), (ApiRoute{Action::pool_set, "base"}));
+  EXPECT_EQ(api(route(head("POST", "/v1/sandboxes/i1-c/snapshots"))),
+            (ApiRoute{Action::sandbox_checkpoint, "i1"}));
+  EXPECT_EQ(api(route(head("POST", "/sandboxes/i1/fork"))).action, Action::not_available);
 }
 
 TEST(Router, UnknownPathsAndMethods) {

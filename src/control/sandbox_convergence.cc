@@ -19,6 +19,12 @@ bool ended(State state) {
   return is_failed(state) || is_end(state);
 }
 
+// The node shows its own default of how long memory stays at hand.
+bool is_outdated(const store::PausePolicy& on_node, const store::PausePolicy& wanted) {
+  return on_node.idle_pause_s != wanted.idle_pause_s ||
+         (wanted.hot_keep_s && on_node.hot_keep_s != wanted.hot_keep_s);
+}
+
 }  // namespace
 
 // Goes on over lost sessions. False: no node came back in time; the next one's reconcile takes it up again.
@@ -78,8 +84,15 @@ Result<SandboxService::NodeReport> SandboxService::read_report(const Json& value
   const auto state = state_from(state_name);
   if (!is_sandbox_id(report.id) || !state)
     return fail(Code::internal, "the node reported an id or state that does not exist");
-  report.state = *state;
+  SPACE_TRY(const auto idle, bool_member(object, "idle"));
+  report.state = state_for_clients(*state, idle.value_or(false));
   report.reason = std::move(reason).value_or("");
+  SPACE_TRY(const JsonObject* policy, object_member(object, "policy"));
+  if (policy != nullptr) {
+    report.policy.emplace();
+    SPACE_TRY(report.policy->idle_pause_s, int_member(*policy, "idle_pause_s", 0, INT64_MAX));
+    SPACE_TRY(report.policy->hot_keep_s, int_member(*policy, "hot_keep_s", 0, INT64_MAX));
+  }
   return report;
 }
 
@@ -95,7 +108,7 @@ Task<void> SandboxService::compare(NodeReport report) {
     spawn(executor_, "delete sandbox", converge_deletion(live));
     co_return;
   }
-  if (live->starting_here) co_return;  // the create itself hears of it
+  if (live->starting_here || live->moving) co_return;  // who asked for it hears of it
   const bool interrupted = half_built(live->row.state) && !serves(report.state);
   if (ended(report.state) || interrupted) {
     co_await bury(live, State::failed, interrupted ? "its start was interrupted" : report.reason);
@@ -103,7 +116,51 @@ Task<void> SandboxService::compare(NodeReport report) {
   } else if (half_built(live->row.state)) {
     if (const auto kept = co_await keep_running(live); !kept)
       log::error("sandbox not adopted", {{"sandbox", report.id}, log::Field(kept.error())});
+  } else {
+    if (report.policy && is_outdated(*report.policy, live->row.policy))
+      spawn(executor_, "tell pause policy", tell_policy(live));
+    co_await follow_node(live, report.state);
   }
+}
+
+// A move that somebody began and did not see the end of is finished. Where nothing was begun, the node is the
+// truth: what it has is what is wanted.
+Task<void> SandboxService::follow_node(LivePtr live, State observed) {
+  const bool unfinished = in_transition(live->row.state);
+  if (observed == live->row.state && !unfinished) co_return;
+  const auto settled = fulfils(observed);
+  if (!settled) {
+    if (unfinished) spawn(executor_, "watch sandbox", watch(live));
+  } else if (unfinished && *settled != live->row.wanted) {
+    begin(live, {.to = live->row.wanted, .request = {.timeout_s = live->row.timeout_s}});
+  } else {
+    log::info("sandbox follows its node",
+              {{"sandbox", live->row.id}, {"was", to_string(live->row.state)}, {"is", to_string(observed)}});
+    if (const auto kept = co_await record(live, observed, live->row.timeout_s); !kept)
+      log::error("state not recorded", {{"sandbox", live->row.id}, log::Field(kept.error())});
+  }
+}
+
+// What the node has now, unless something begins while it is asked.
+Task<void> SandboxService::refresh(std::string id) {
+  const auto found = live_.find(id);
+  const auto node = nodes_.current();
+  if (found == live_.end() || !node) co_return;
+  const LivePtr live = found->second;
+  const std::uint64_t before = live->moves;
+  const auto object = co_await node->call("sandbox/get", {{"id", id}}, Deadline::after(node_list_patience));
+  if (!object || live->over || live->moving || live->moves != before) co_return;
+  if (auto report = read_report(*object)) co_await compare(*std::move(report));
+}
+
+// An end is an end. Any other news may be older than what we did since, and is looked up.
+Task<void> SandboxService::handle_event(NodeReport report) {
+  const auto found = live_.find(report.id);
+  if (found == live_.end()) co_return;
+  if (ended(report.state)) co_return co_await compare(std::move(report));
+  const auto& live = *found->second;
+  if (report.state != live.row.state && !live.moving && !live.starting_here)
+    co_await refresh(std::move(report.id));
 }
 
 Task<Result<void>> SandboxService::reconcile(NodeSessionPtr session) {
@@ -120,7 +177,7 @@ Task<Result<void>> SandboxService::reconcile(NodeSessionPtr session) {
   }
   std::vector<LivePtr> missing;
   for (const auto& [id, live] : live_)
-    if (!held.contains(id) && !live->starting_here) missing.push_back(live);
+    if (!held.contains(id) && !live->starting_here && !live->moving) missing.push_back(live);
   for (NodeReport& report : reports) co_await compare(std::move(report));
   for (const LivePtr& live : missing) {
     if (is_deletion(live->row.wanted))
@@ -147,11 +204,14 @@ Task<void> SandboxService::follow(NodeSessionPtr session) {
     }
     for (const Json& value : *events ? **events : JsonArray()) {
       const auto report = read_report(value);
-      if (!report) {
+      if (report)
+        co_await handle_event(*report);
+      else
         log::warn("event of the node ignored", {log::Field(report.error())});
-      } else if (live_.contains(report->id)) {
-        co_await compare(*report);
-      }
+    }
+    if (const auto gap = bool_member(*answer, "gap"); gap && gap->value_or(false)) {
+      if (const auto compared = co_await reconcile(session); !compared)
+        log::warn("lost events not made up for", {log::Field(compared.error())});
     }
     if (const auto next = int_member(*answer, "next", 0, INT64_MAX); next && *next)
       after = std::max(after, **next);

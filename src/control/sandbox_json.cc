@@ -1,6 +1,6 @@
 #include "control/sandbox_json.h"
 
-#include "base/clock.h"
+#include "control/lifetime.h"
 
 namespace space::control {
 namespace {
@@ -31,8 +31,9 @@ void add_domain(JsonObject& json, const std::string& domain) {
 
 void add_condition(JsonObject& json, const store::Sandbox& row) {
   json["startedAt"] = to_rfc3339(row.started_at);
-  json["endAt"] = to_rfc3339(row.end_at);
+  json["endAt"] = row.end_at >= never_ends ? "9999-12-31T23:59:59Z" : to_rfc3339(row.end_at);
   json["state"] = word(client_view(row.state));
+  json["stateDetail"] = to_string(row.state);
   json["cpuCount"] = row.shape.vcpus;
   json["memoryMB"] = row.shape.memory_mib;
   json["diskSizeMB"] = row.shape.disk_mib;
@@ -60,7 +61,8 @@ JsonObject sandbox_detail_json(const store::Sandbox& row, const std::string& dom
   json["allowInternetAccess"] =
       row.options.allow_internet_access ? Json(*row.options.allow_internet_access) : Json(nullptr);
   if (auto network = parse_json(row.options.network)) json["network"] = *std::move(network);
-  json["lifecycle"] = JsonObject{{"onTimeout", "kill"}, {"autoResume", false}};
+  json["lifecycle"] = JsonObject{{"onTimeout", row.lifecycle.pause_on_timeout ? "pause" : "kill"},
+                                 {"autoResume", row.lifecycle.auto_resume}};
   return json;
 }
 

@@ -24,6 +24,9 @@ JsonObject node_request(const store::Sandbox& row, const store::Template& source
                         const CreateRequest& request) {
   JsonObject env;
   for (const auto& [name, value] : request.env) env[name] = value.reveal();
+  JsonObject policy;
+  if (row.policy.idle_pause_s) policy["idle_pause_s"] = *row.policy.idle_pause_s;
+  if (row.policy.hot_keep_s) policy["hot_keep_s"] = *row.policy.hot_keep_s;
   return {{"id", row.id},
           {"team", row.team},
           {"generation", row.generation},
@@ -34,7 +37,8 @@ JsonObject node_request(const store::Sandbox& row, const store::Template& source
           {"access_token", row.access_token},
           {"env", std::move(env)},
           {"default_user", source.default_user},
-          {"default_workdir", source.default_workdir}};
+          {"default_workdir", source.default_workdir},
+          {"policy", std::move(policy)}};
 }
 
 }  // namespace
@@ -53,7 +57,8 @@ Task<Result<void>> SandboxService::start() {
   for (store::Sandbox& row : rows) {
     auto live = std::make_shared<Live>(executor_, std::move(row));
     live_.emplace(live->row.id, live);
-    if (!is_deletion(live->row.wanted)) arm(live->row);
+    const bool ends = serves(live->row.state) || half_built(live->row.state);
+    if (ends && !is_deletion(live->row.wanted)) arm(live->row);
   }
   log::info("sandboxes taken over", {{"count", live_.size()}});
   co_return Result<void>();
@@ -69,12 +74,23 @@ Task<void> SandboxService::run_timeouts() {
 }
 
 void SandboxService::expire_due() {
-  for (const std::string& id : timeouts_.take_due(clock_.wall()))
-    spawn(executor_, "expire", end(id, fmt::format("its timeout passed at {}", to_rfc3339(clock_.wall()))));
+  for (const std::string& id : timeouts_.take_due(clock_.wall())) {
+    const auto found = live_.find(id);
+    if (found == live_.end()) continue;
+    if (found->second->row.lifecycle.pause_on_timeout && !half_built(found->second->row.state))
+      rest(found->second);
+    else
+      spawn(executor_, "expire", end(id, fmt::format("its timeout passed at {}", to_rfc3339(clock_.wall()))));
+  }
 }
 
 void SandboxService::arm(const store::Sandbox& row) {
   timeouts_.set(row.id, row.end_at);
+  timeouts_changed_.notify_all();
+}
+
+void SandboxService::arm_not_before(const LivePtr& live, Millis pause) {
+  timeouts_.set(live->row.id, std::max(live->row.end_at, clock_.wall() + pause));
   timeouts_changed_.notify_all();
 }
 
@@ -83,19 +99,22 @@ void SandboxService::arm(const store::Sandbox& row) {
 store::Sandbox SandboxService::new_row(const store::Team& team, const store::Template& source,
                                        const CreateRequest& request) const {
   store::Sandbox row;
-  row.id = new_sandbox_id();
   row.team = team.id;
   row.template_id = source.id;
   row.template_name = source.name;
   row.template_digest = source.digest;
   row.shape = source.shape;
   row.options = request.options;
+  row.lifecycle = request.lifecycle;
+  row.policy = request.policy;
+  row.default_user = source.default_user;
+  row.default_workdir = source.default_workdir;
   if (request.secure) row.access_token = new_token();
   if (!request.options.allow_public_traffic) row.traffic_token = new_token();
   row.timeout_s = request.timeout_s;
   row.started_at = clock_.wall();
   // While it starts: long enough to end a create that nobody finishes.
-  row.end_at = row.started_at + limits_.create_patience + std::chrono::seconds(request.timeout_s);
+  row.end_at = end_after(row.started_at + limits_.create_patience, request.timeout_s);
   return row;
 }
 
@@ -113,6 +132,24 @@ Task<ApiResult<store::Template>> SandboxService::resolve_template(store::Team te
   co_return **found;
 }
 
+// A VM that the node keeps parked brings its id along, and is kept for us long enough to write it down.
+// Without one, or without an answer at once, the sandbox is made from the start under an id of ours.
+Task<std::string> SandboxService::choose_id(store::Template source) {
+  const auto node = nodes_.current();
+  if (!node) co_return new_sandbox_id();
+  const auto parked = co_await node->call("pool/take",
+                                          {{"template", source.digest},
+                                           {"vcpus", source.shape.vcpus},
+                                           {"memory_mib", source.shape.memory_mib},
+                                           {"disk_mib", source.shape.disk_mib}},
+                                          Deadline::after(limits_.pool_patience));
+  const auto id = parked ? require_text(*parked, "id") : std::unexpected(parked.error());
+  if (id && is_sandbox_id(*id) && !live_.contains(*id)) co_return *id;
+  if (id || id.error().code != Code::not_found)
+    log::warn("no parked VM", {{"answer", id ? *id : id.error().message}});
+  co_return new_sandbox_id();
+}
+
 Task<ApiResult<store::Sandbox>> SandboxService::create(store::Team team, CreateRequest request) {
   const auto source = co_await resolve_template(team, request.template_name);
   if (!source) co_return std::unexpected(source.error());
@@ -121,13 +158,15 @@ Task<ApiResult<store::Sandbox>> SandboxService::create(store::Team team, CreateR
         ApiError{503, "No node is connected. Is space-sandboxd running? `space doctor` tells",
                  "sandbox_no_compatible_node", ""});
   const auto live = std::make_shared<Live>(executor_, new_row(team, *source, request));
+  live->row.id = co_await choose_id(*source);
   live->starting_here = true;
   if (const auto added = co_await repository_.add_sandbox(live->row); !added)
     co_return std::unexpected(to_api_error(added.error()));
   live_.emplace(live->row.id, live);
   arm(live->row);
 
-  const auto started = co_await start_on_node(live->row.id, node_request(live->row, *source, request));
+  const auto started = co_await ask_again("sandbox/create", node_request(live->row, *source, request),
+                                          Deadline::after(limits_.create_patience));
   live->starting_here = false;
   if (!started) co_return std::unexpected(co_await fail_create(live, started.error()));
   const auto row = co_await keep_running(live);
@@ -135,19 +174,18 @@ Task<ApiResult<store::Sandbox>> SandboxService::create(store::Team team, CreateR
   co_return *row;
 }
 
-// Repeats the request to a node that came back: a create with the same generation is the same create.
-Task<Result<void>> SandboxService::start_on_node(std::string id, JsonObject request) {
-  const Deadline deadline = Deadline::after(limits_.create_patience);
+// For calls that are the same call when repeated.
+Task<Result<JsonObject>> SandboxService::ask_again(std::string call, JsonObject request, Deadline deadline) {
+  SPACE_CO_TRY(const std::string id, require_text(request, "id"));
   Error last{Code::unavailable, "the node is not connected"};
   while (!deadline.passed()) {
     const auto live = live_.find(id);
     if (live == live_.end() || is_deletion(live->second->row.wanted))
-      co_return fail(Code::conflict, "the sandbox was deleted while it started");
+      co_return fail(Code::conflict, "the sandbox was deleted meanwhile");
     const auto node = co_await nodes_.wait(deadline.at_most(limits_.node_patience));
     if (!node) co_return std::unexpected(last);
-    const auto answer = co_await node->call("sandbox/create", request, deadline);
-    if (answer) co_return Result<void>();
-    if (!node->closed()) co_return std::unexpected(answer.error());
+    auto answer = co_await node->call(call, request, deadline);
+    if (answer || !node->closed()) co_return answer;
     last = answer.error();
   }
   co_return std::unexpected(last);
@@ -155,10 +193,7 @@ Task<Result<void>> SandboxService::start_on_node(std::string id, JsonObject requ
 
 // The clock of its timeout starts when it is up, not when it was asked for.
 Task<Result<store::Sandbox>> SandboxService::keep_running(LivePtr live) {
-  const Wall now = clock_.wall();
-  SPACE_CO_TRY(live->row, co_await repository_.mark_running(live->row.id, now,
-                                                            now + std::chrono::seconds(live->row.timeout_s)));
-  arm(live->row);
+  SPACE_CO_CHECK(co_await record(live, State::running, live->row.timeout_s));
   co_return live->row;
 }
 
@@ -209,23 +244,15 @@ Task<Result<store::Sandbox>> SandboxService::move_end(LivePtr live, Wall end_at)
   co_return *row;
 }
 
-Task<Result<store::Sandbox>> SandboxService::connect(std::string team, std::string id,
-                                                     std::int64_t timeout_s) {
-  SPACE_CO_TRY(const LivePtr live, co_await running(team, id));
-  if (in_transition(live->row.state))
-    co_return fail(Code::conflict, "Sandbox {} is still starting. Try again in a moment", id);
-  note_call(id);
-  const Wall wanted = clock_.wall() + std::chrono::seconds(std::min(timeout_s, limits_.timeout_max_s));
-  if (wanted <= live->row.end_at) co_return live->row;
-  co_return co_await move_end(live, wanted);
-}
-
 Task<Result<store::Sandbox>> SandboxService::set_timeout(std::string team, std::string id,
                                                          std::int64_t timeout_s) {
   SPACE_CO_TRY(const LivePtr live, co_await running(team, id));
+  SPACE_CO_CHECK(co_await settle(live));
+  if (rests(live->row.state))
+    co_return fail(Code::conflict, "Sandbox {} is paused and has no end. Connect to it first", id);
   note_call(id);
-  const Wall latest = live->row.started_at + std::chrono::seconds(limits_.timeout_max_s);
-  const Wall wanted = clock_.wall() + std::chrono::seconds(std::min(timeout_s, limits_.timeout_max_s));
+  const Wall latest = end_after(live->row.started_at, limits_.timeout_max_s);
+  const Wall wanted = end_after(clock_.wall(), std::min(timeout_s, limits_.timeout_max_s));
   co_return co_await move_end(live, std::min(wanted, latest));
 }
 
@@ -262,7 +289,8 @@ Task<void> SandboxService::end(std::string id, std::string reason) {
 std::optional<DataPlaneTarget> SandboxService::data_plane_target(const std::string& id) const {
   const store::Sandbox* row = live_row(id);
   if (!row) return std::nullopt;
-  return DataPlaneTarget{row->traffic_token, row->options.mask_request_host};
+  const bool awake = serves(row->state) && !live_.at(id)->moving;
+  return DataPlaneTarget{row->traffic_token, row->options.mask_request_host, awake};
 }
 
 const store::Sandbox* SandboxService::live_row(const std::string& id) const {

@@ -4,6 +4,9 @@
 // client does. The rows of everything that is not over are also kept in memory: timeouts and the data plane
 // ask them for each request. Crash at any point: `start` and `reconcile` finish what was begun. Belongs to
 // the loop.
+//
+// Pause, stop and resume are moves: one at a time for a sandbox, carried out whoever asked for it stays or
+// leaves. Who comes meanwhile waits for its end, so a hundred requests start one resume.
 #pragma once
 
 #include <map>
@@ -13,6 +16,7 @@
 
 #include "control/api_error.h"
 #include "control/create_request.h"
+#include "control/lifetime.h"
 #include "control/node_link.h"
 #include "control/timeouts.h"
 #include "store/repository.h"
@@ -20,16 +24,26 @@
 namespace space::control {
 
 struct ServiceLimits {
-  std::int64_t timeout_max_s = 30 * 24 * 3600;
-  Millis node_patience{5000};      // how long a request waits for a node that is just coming back
-  Millis create_patience{50'000};  // clients give up after 60 s
-  Millis delete_patience{20'000};  // then the answer is sent and the deletion goes on
+  std::int64_t timeout_max_s = never_s;  // of a life that can be asked for; never_s: any
+  Millis node_patience{5000};            // how long a request waits for a node that is just coming back
+  Millis create_patience{50'000};        // clients give up after 60 s
+  Millis delete_patience{20'000};        // then the answer is sent and the deletion goes on
+  Millis transition_patience{30'000};    // how long a request waits for what others began
+  Millis move_patience{50'000};          // of a pause, stop or resume
+  Millis pool_patience{250};             // for a parked VM; then the create goes without
 };
 
 // What the data plane must know of a sandbox.
 struct DataPlaneTarget {
   std::string traffic_token;      // needed on all ports but the daemon's; "" = public
   std::string mask_request_host;  // "" = none
+  bool awake = false;             // false: see `awaken`
+};
+
+// A sandbox that was addressed, and whether that brought it back.
+struct Connected {
+  store::Sandbox row;
+  bool resumed = false;
 };
 
 // A sandbox, and what the node said of it; empty when it said nothing.
@@ -52,12 +66,30 @@ class SandboxService final : public NodeObserver {
   // Of a team's sandboxes. not_found: unknown, another team's, or over (then with the reason).
   Task<ApiResult<store::Sandbox>> create(store::Team team, CreateRequest request);
   Task<Result<store::Sandbox>> find(std::string team, std::string id);
-  // Never shortens the life it has.
-  Task<Result<store::Sandbox>> connect(std::string team, std::string id, std::int64_t timeout_s);
-  // From now on; cut to the maximum.
+  // From now on; cut to the maximum. conflict: it rests.
   Task<Result<store::Sandbox>> set_timeout(std::string team, std::string id, std::int64_t timeout_s);
   // Returns once nothing of it is left on the node, or with the deletion promised and under way.
   Task<Result<void>> remove(std::string team, std::string id);
+
+  // sandbox_moves.cc. All wait for what is under way already; conflict: for too long, or as said.
+  // Brings it back when it rests. Never shortens the life it has. conflict also: it is being killed.
+  Task<Result<Connected>> connect(std::string team, std::string id, ConnectRequest request);
+  // conflict: it runs.
+  Task<Result<Connected>> resume(std::string team, std::string id, ConnectRequest request);
+  // conflict: it rests already.
+  Task<Result<void>> pause(std::string team, std::string id, bool keep_memory);
+  // Keeps its disk only, from any state; stopped already is fine.
+  Task<Result<void>> stop(std::string team, std::string id);
+  // For the data plane: returns once it can be reached. not_found: it rests and its creator did not let
+  // requests wake it, or it is not there.
+  Task<Result<void>> awaken(std::string id, Deadline deadline);
+
+  // sandbox_extras.cc. conflict: it rests.
+  Task<Result<JsonObject>> checkpoint(std::string team, std::string id);
+  Task<Result<JsonObject>> snapshots(std::string team, std::string id);
+  Task<Result<store::PausePolicy>> set_policy(std::string team, std::string id, store::PausePolicy policy);
+  Task<Result<JsonObject>> pools();
+  Task<Result<void>> set_pool(std::string digest, std::optional<std::int64_t> target);
 
   // sandbox_observation.cc. What the node knows, in its own words (api/node-rpc.md).
   Task<Result<Observed>> stats(std::string team, std::string id);
@@ -84,8 +116,13 @@ class SandboxService final : public NodeObserver {
   using LivePtr = std::shared_ptr<Live>;
   struct NodeReport {  // one sandbox object or event of the node
     std::string id;
-    State state;
+    State state;  // as clients are told: a rest that any request ends is none
     std::string reason;
+    std::optional<store::PausePolicy> policy;
+  };
+  struct Move {
+    Wanted to = Wanted::running;
+    ConnectRequest request;  // of one that resumes
   };
 
   Task<Result<JsonObject>> ask_node(std::string call, JsonObject request, Deadline deadline);
@@ -96,19 +133,38 @@ class SandboxService final : public NodeObserver {
   store::Sandbox new_row(const store::Team& team, const store::Template& source,
                          const CreateRequest& request) const;
   Task<ApiResult<store::Template>> resolve_template(store::Team team, std::string name);
-  Task<Result<void>> start_on_node(std::string id, JsonObject request);
+  Task<std::string> choose_id(store::Template source);
+  // Repeats the call to a node that came back, until it answers or `deadline`.
+  Task<Result<JsonObject>> ask_again(std::string call, JsonObject request, Deadline deadline);
   Task<Result<store::Sandbox>> keep_running(LivePtr live);
   Task<ApiError> fail_create(LivePtr live, Error error);
   Task<Result<store::Sandbox>> move_end(LivePtr live, Wall end_at);
+  Task<Result<void>> settle(LivePtr live);
+  Task<Result<void>> ready_to_move(LivePtr live);
+  void begin(LivePtr live, Move move);
+  Task<void> run_move(LivePtr live, Move move);
+  Task<Result<void>> carry_out(LivePtr live, Move move);
+  Task<Result<void>> after_refusal(LivePtr live, Error refusal);
+  Task<Result<store::Sandbox>> finished(LivePtr live, Move move);
+  Task<Result<Connected>> bring_back(LivePtr live, ConnectRequest request);
+  Task<Result<void>> record(LivePtr live, State state, std::int64_t timeout_s);
+  Task<void> watch(LivePtr live);
+  void rest(const LivePtr& live);
+  JsonObject move_request(const LivePtr& live, const Move& move) const;
   Task<void> end(std::string id, std::string reason);
   Task<void> converge_deletion(LivePtr live);
   Task<void> bury(LivePtr live, State state, std::string reason);
   Task<bool> remove_from_node(std::string id);
   Task<void> remove_orphan(std::string id);
   Task<void> compare(NodeReport report);
+  Task<void> follow_node(LivePtr live, State observed);
+  Task<void> refresh(std::string id);
+  Task<void> handle_event(NodeReport report);
+  Task<void> tell_policy(LivePtr live);
   static Result<NodeReport> read_report(const Json& value);
   void forget(const LivePtr& live);
   void arm(const store::Sandbox& row);
+  void arm_not_before(const LivePtr& live, Millis pause);
 
   Executor executor_;
   store::Repository& repository_;

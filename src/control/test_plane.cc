@@ -30,14 +30,18 @@ class LoopbackStream final : public Stream {
 }  // namespace
 
 struct TestPlane::Parts {
-  Parts(const Executor& executor, std::unique_ptr<store::Repository> opened, const Clock& clock)
+  Parts(const Executor& executor, std::unique_ptr<store::Repository> opened, const Clock& clock,
+        std::int64_t timeout_max_s)
       : repository(std::move(opened)),
         nodes(executor),
         sandboxes(executor, *repository, nodes, clock,
-                  {.timeout_max_s = 3600,
+                  {.timeout_max_s = timeout_max_s,
                    .node_patience = Millis(200),
                    .create_patience = Millis(5000),
-                   .delete_patience = Millis(5000)}),
+                   .delete_patience = Millis(5000),
+                   .transition_patience = Millis(300),
+                   .move_patience = Millis(5000),
+                   .pool_patience = Millis(100)}),
         auth(*repository, clock),
         api(*repository, sandboxes, nodes, auth, clock, ""),
         proxy(sandboxes, nodes),
@@ -59,7 +63,7 @@ std::string Answer::message() const {
   return text && *text ? **text : "";
 }
 
-TestPlane::TestPlane() {
+TestPlane::TestPlane(std::int64_t timeout_max_s) : timeout_max_s_(timeout_max_s) {
   char pattern[] = "/tmp/space-control-XXXXXX";
   folder_ = mkdtemp(pattern);
   loop_ = std::make_unique<boost::asio::io_context>(1);
@@ -78,7 +82,7 @@ TestPlane::~TestPlane() {
 void TestPlane::open() {
   auto repository = store::open_sqlite_repository(folder_ + "/control.db");
   ASSERT_TRUE(repository) << repository.error().message;
-  parts_ = std::make_unique<Parts>(executor(), *std::move(repository), clock);
+  parts_ = std::make_unique<Parts>(executor(), *std::move(repository), clock, timeout_max_s_);
   ASSERT_TRUE(run(bootstrap(*parts_->repository, folder_, "http://127.0.0.1:3000", clock.wall())));
   const auto file = parse_json_object(*read_file(folder_ + "/bootstrap.json", 4096), "bootstrap");
   api_key = *require_text(*file, "api_key");
@@ -107,6 +111,33 @@ void TestPlane::connect_node() {
   spawn(executor(), "fake node", node_->serve(std::move(theirs)));
   spawn(executor(), "node link", parts_->nodes.serve(std::move(ours), parts_->sandboxes));
   run_until([this] { return parts_->nodes.current() != nullptr; });
+}
+
+void TestPlane::Sending::begin(TestPlane& plane, http::RequestHead head, std::string body) {
+  connection_.emplace(plane.dial());
+  spawn(plane.executor(), "client",
+        [](http::ClientConnection& c, http::RequestHead h, std::string text,
+           std::shared_ptr<std::optional<Answer>> out) -> Task<void> {
+          *out = co_await exchange(c, std::move(h), std::move(text));
+        }(*connection_, std::move(head), std::move(body), answer_));
+}
+
+std::unique_ptr<TestPlane::Sending> TestPlane::begin(http::RequestHead head, std::string body) {
+  auto sending = std::make_unique<Sending>();
+  sending->begin(*this, std::move(head), std::move(body));
+  return sending;
+}
+
+std::unique_ptr<TestPlane::Sending> TestPlane::begin_api(std::string method, std::string target,
+                                                         std::string body) {
+  auto head = request(std::move(method), std::move(target), body);
+  head.fields.add("X-API-Key", api_key);
+  return begin(std::move(head), std::move(body));
+}
+
+Answer TestPlane::finish(Sending& sending) {
+  run_until([&] { return sending.done(); });
+  return sending.answer();
 }
 
 void TestPlane::lose_node() {

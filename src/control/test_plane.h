@@ -23,7 +23,7 @@ struct Answer {
 
 class TestPlane {
  public:
-  TestPlane();
+  explicit TestPlane(std::int64_t timeout_max_s = 3600);
   ~TestPlane();
 
   void connect_node();  // the node dials in; returns when it is accepted
@@ -55,6 +55,20 @@ class TestPlane {
   // One request on a connection of its own.
   Answer send(http::RequestHead head, std::string body = "");
   Answer api(std::string method, std::string target, std::string body = "");
+  // A request under way, to be looked after later.
+  class Sending {
+   public:
+    void begin(TestPlane& plane, http::RequestHead head, std::string body);
+    bool done() const { return answer_->has_value(); }
+    const Answer& answer() const { return **answer_; }
+
+   private:
+    std::optional<http::ClientConnection> connection_;
+    std::shared_ptr<std::optional<Answer>> answer_ = std::make_shared<std::optional<Answer>>();
+  };
+  std::unique_ptr<Sending> begin(http::RequestHead head, std::string body = "");
+  std::unique_ptr<Sending> begin_api(std::string method, std::string target, std::string body = "");
+  Answer finish(Sending& sending);
   // Creates one of "base" and answers its id.
   std::string create(std::string body = R"({"templateID":"base"})");
 
@@ -69,6 +83,7 @@ class TestPlane {
   struct Parts;
   void open();
 
+  std::int64_t timeout_max_s_;
   std::string folder_;
   std::unique_ptr<boost::asio::io_context> loop_;
   std::unique_ptr<FakeNode> node_;

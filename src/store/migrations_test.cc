@@ -46,6 +46,30 @@ TEST_F(MigrationsTest, AStepThatFailsLeavesNothing) {
   ASSERT_TRUE(run({first, second}));
 }
 
+// A sandbox that an older version made is killed at its timeout, as it was promised.
+TEST_F(MigrationsTest, OldSandboxesKeepTheirLife) {
+  const auto all = sqlite_migrations();
+  ASSERT_GE(all.size(), 2U);
+  ASSERT_TRUE(migrate(db_, all.first(1)));
+  ASSERT_TRUE(
+      db_.execute("INSERT INTO teams VALUES ('t', 'default');"
+                  "INSERT INTO sandboxes VALUES ('i1', 't', 'running', 'running', 1, 'tid', 'base', 'd', 1, "
+                  "512, 4096, '{}',"
+                  " NULL, '', 1, '', 'token', '', 300, 0, 300000, NULL, '')"));
+  const auto upgraded = migrate(db_, all);
+  ASSERT_TRUE(upgraded) << upgraded.error().message;
+  auto row = db_.prepare(
+      "SELECT pause_on_timeout, pause_keeps_memory, auto_resume, idle_pause_s, access_token"
+      " FROM sandboxes WHERE id = 'i1'");
+  ASSERT_TRUE(row);
+  ASSERT_TRUE(*row->step());
+  EXPECT_EQ(row->integer(0), 0);
+  EXPECT_EQ(row->integer(1), 1);
+  EXPECT_EQ(row->integer(2), 0);
+  EXPECT_TRUE(row->is_null(3));
+  EXPECT_EQ(row->text(4), "token");
+}
+
 TEST(SqliteMigrations, AreNumberedWithoutGaps) {
   int expected = 1;
   for (const Migration& migration : sqlite_migrations()) EXPECT_EQ(migration.number, expected++);

@@ -47,6 +47,20 @@ struct SandboxOptions {
   std::string mask_request_host;  // "" = the client's Host
 };
 
+// What happens at the end of its timeout, and who may wake it. Chosen at its creation.
+struct Lifecycle {
+  bool pause_on_timeout = false;   // false: it is killed
+  bool pause_keeps_memory = true;  // false: that pause keeps the disk only
+  bool auto_resume = false;        // a request to one of its ports wakes it
+};
+
+// When the node rests it by itself, and for how long with its memory at hand. Empty: the node's defaults.
+struct PausePolicy {
+  std::optional<std::int64_t> idle_pause_s;
+  std::optional<std::int64_t> hot_keep_s;
+  bool operator==(const PausePolicy&) const = default;
+};
+
 struct Sandbox {
   std::string id;
   std::string team;
@@ -65,6 +79,19 @@ struct Sandbox {
   Wall end_at{};
   std::optional<Wall> ended_at;  // set once it is over: then the row is a tombstone and never changes
   std::string reason;            // why it is over, or will be
+  Lifecycle lifecycle;
+  PausePolicy policy;
+  std::string default_user;  // of its template when it was made; "" = not kept
+  std::string default_workdir;
+};
+
+// What changes of a sandbox when its state does.
+struct StateChange {
+  State state = State::running;
+  std::optional<Wanted> wanted = {};  // absent: as it was
+  std::optional<Wall> started_at = {};
+  std::optional<Wall> end_at = {};
+  std::optional<bool> pause_on_timeout = {};
 };
 
 enum class Order : unsigned char { oldest_first, newest_first };

@@ -40,10 +40,11 @@ class Repository {
   // Everything that is not over, of all teams: what a starting control plane takes over.
   virtual Task<Result<std::vector<Sandbox>>> unfinished_sandboxes() = 0;
 
-  // The four changes of a sandbox; each answers the row as it is now.
+  // The changes of a sandbox; each answers the row as it is now.
   // conflict: it is over or meant to be.
-  virtual Task<Result<Sandbox>> mark_running(std::string id, Wall started_at, Wall end_at) = 0;
+  virtual Task<Result<Sandbox>> set_state(std::string id, StateChange change) = 0;
   virtual Task<Result<Sandbox>> set_end(std::string id, Wall end_at) = 0;
+  virtual Task<Result<Sandbox>> set_policy(std::string id, PausePolicy policy) = 0;
   // Wins over everything; conflict when it is over or wanted deleted already.
   virtual Task<Result<Sandbox>> want_deleted(std::string id, std::string reason) = 0;
   // Makes the tombstone. Repeating it changes nothing: the first reason stays, and one given by want_deleted

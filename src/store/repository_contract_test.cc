@@ -93,6 +93,10 @@ class RepositoryContract : public testing::TestWithParam<Implementation> {
     return found;
   }
 
+  static StateChange running_since(int started_s, int end_s) {
+    return {.state = State::running, .started_at = at(started_s), .end_at = at(end_s)};
+  }
+
   static SandboxQuery query() {
     SandboxQuery q;
     q.team = "t1";
@@ -157,6 +161,10 @@ TEST_P(RepositoryContract, ASandboxIsReadBackWhole) {
   row.options.mask_request_host = "localhost:${PORT}";
   row.traffic_token = "traffic";
   row.shape = {2, 1024, 8192};
+  row.lifecycle = {.pause_on_timeout = true, .pause_keeps_memory = false, .auto_resume = true};
+  row.policy = {.idle_pause_s = 60, .hot_keep_s = std::nullopt};
+  row.default_user = "user";
+  row.default_workdir = "/srv";
   add(row);
   reopen();
   const auto found = run(repository_->find_sandbox("i1"));
@@ -173,6 +181,12 @@ TEST_P(RepositoryContract, ASandboxIsReadBackWhole) {
   EXPECT_EQ(read.options.mask_request_host, row.options.mask_request_host);
   EXPECT_EQ(read.access_token, row.access_token);
   EXPECT_EQ(read.traffic_token, "traffic");
+  EXPECT_TRUE(read.lifecycle.pause_on_timeout);
+  EXPECT_FALSE(read.lifecycle.pause_keeps_memory);
+  EXPECT_TRUE(read.lifecycle.auto_resume);
+  EXPECT_EQ(read.policy, row.policy);
+  EXPECT_EQ(read.default_user, "user");
+  EXPECT_EQ(read.default_workdir, "/srv");
   EXPECT_EQ(read.started_at, row.started_at);
   EXPECT_EQ(read.end_at, row.end_at);
   EXPECT_FALSE(read.ended_at);
@@ -182,12 +196,61 @@ TEST_P(RepositoryContract, ASandboxIsReadBackWhole) {
 
 TEST_P(RepositoryContract, RunningKeepsItsTimes) {
   add(sandbox("i1"));
-  const auto running = run(repository_->mark_running("i1", at(10), at(310)));
+  const auto running = run(repository_->set_state("i1", running_since(10, 310)));
   ASSERT_TRUE(running);
   EXPECT_EQ(running->state, State::running);
   EXPECT_EQ(running->started_at, at(10));
   EXPECT_EQ(run(repository_->set_end("i1", at(99)))->end_at, at(99));
   EXPECT_EQ(run(repository_->set_end("i2", at(99))).error().code, Code::not_found);
+}
+
+// Every state can be written and read; a change that names no times or wish leaves them.
+TEST_P(RepositoryContract, StatesAndWishesChangeTogether) {
+  add(sandbox("i1"));
+  const auto paused =
+      run(repository_->set_state("i1", {.state = State::paused, .wanted = Wanted::paused, .end_at = at(7)}));
+  ASSERT_TRUE(paused) << paused.error().message;
+  EXPECT_EQ(paused->wanted, Wanted::paused);
+  EXPECT_EQ(paused->end_at, at(7));
+  EXPECT_EQ(paused->started_at, at(0));
+  for (const State state : {State::pausing, State::paused, State::resuming, State::stopped, State::running}) {
+    ASSERT_TRUE(run(repository_->set_state("i1", {.state = state})));
+    reopen();
+    const auto read = *run(repository_->find_sandbox("i1"));
+    EXPECT_EQ(read->state, state);
+    EXPECT_EQ(read->wanted, Wanted::paused);
+    EXPECT_EQ(read->end_at, at(7));
+    EXPECT_EQ(read->lifecycle.pause_on_timeout, false);
+  }
+  EXPECT_EQ(run(repository_->set_state("i1", {.state = State::running, .pause_on_timeout = true}))
+                ->lifecycle.pause_on_timeout,
+            true);
+  EXPECT_EQ(run(repository_->set_state("i2", {})).error().code, Code::not_found);
+}
+
+TEST_P(RepositoryContract, TheGenerationGrowsWithEveryChangeOfWhatIsWanted) {
+  add(sandbox("i1"));
+  const auto generation = [&](Wanted wanted) {
+    return run(repository_->set_state("i1", {.state = State::pausing, .wanted = wanted}))->generation;
+  };
+  EXPECT_EQ(generation(Wanted::running), 1);
+  EXPECT_EQ(generation(Wanted::paused), 2);
+  EXPECT_EQ(generation(Wanted::paused), 2);
+  EXPECT_EQ(generation(Wanted::stopped), 3);
+  EXPECT_EQ(run(repository_->set_state("i1", {.state = State::stopped}))->generation, 3);
+  EXPECT_EQ(run(repository_->want_deleted("i1", "killed"))->generation, 4);
+}
+
+TEST_P(RepositoryContract, APausePolicyIsReplaced) {
+  add(sandbox("i1"));
+  const PausePolicy policy{.idle_pause_s = 30, .hot_keep_s = 600};
+  EXPECT_EQ(run(repository_->set_policy("i1", policy))->policy, policy);
+  reopen();
+  EXPECT_EQ((*run(repository_->find_sandbox("i1")))->policy, policy);
+  EXPECT_EQ(run(repository_->set_policy("i1", {}))->policy, PausePolicy());
+  EXPECT_EQ(run(repository_->set_policy("i2", {})).error().code, Code::not_found);
+  ASSERT_TRUE(run(repository_->want_deleted("i1", "killed")));
+  EXPECT_EQ(run(repository_->set_policy("i1", policy)).error().code, Code::conflict);
 }
 
 TEST_P(RepositoryContract, DeleteWins) {
@@ -196,7 +259,7 @@ TEST_P(RepositoryContract, DeleteWins) {
   ASSERT_TRUE(wanted);
   EXPECT_TRUE(is_deletion(wanted->wanted));
   EXPECT_EQ(wanted->generation, 2);
-  EXPECT_EQ(run(repository_->mark_running("i1", at(1), at(2))).error().code, Code::conflict);
+  EXPECT_EQ(run(repository_->set_state("i1", running_since(1, 2))).error().code, Code::conflict);
   EXPECT_EQ(run(repository_->set_end("i1", at(99))).error().code, Code::conflict);
   EXPECT_EQ(run(repository_->want_deleted("i1", "again")).error().code, Code::conflict);
   EXPECT_EQ(ids(query()), Ids{});
@@ -232,7 +295,7 @@ TEST_P(RepositoryContract, ListsByEveryFilter) {
   add(one);
   add(two);
   add(sandbox("i3", "t2", 3));
-  ASSERT_TRUE(run(repository_->mark_running("i2", at(2), at(9))));
+  ASSERT_TRUE(run(repository_->set_state("i2", running_since(2, 9))));
 
   EXPECT_EQ(ids(query()), (Ids{"i2", "i1"}));
   auto q = query();
@@ -257,6 +320,10 @@ TEST_P(RepositoryContract, ListsByEveryFilter) {
   EXPECT_EQ(ids(q), Ids{"i2"});
   q.template_id_or_name = "tid";
   EXPECT_EQ(ids(q), (Ids{"i2", "i1"}));
+  ASSERT_TRUE(run(repository_->set_state("i2", {.state = State::stopped, .wanted = Wanted::stopped})));
+  EXPECT_EQ(ids(q), Ids{"i1"});
+  q.states = {State::paused, State::stopped};
+  EXPECT_EQ(ids(q), Ids{"i2"});
   q.states = {};
   EXPECT_EQ(ids(q), Ids{});
 }

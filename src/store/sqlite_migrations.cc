@@ -58,6 +58,15 @@ CREATE TABLE sandboxes (
 CREATE INDEX sandboxes_listed ON sandboxes(team, started_at, id) WHERE ended_at IS NULL AND wanted <> 'deleted';
 CREATE INDEX sandboxes_unfinished ON sandboxes(id) WHERE ended_at IS NULL;
 )sql"},
+    {2, "what happens at a timeout, and when a sandbox rests", R"sql(
+ALTER TABLE sandboxes ADD COLUMN pause_on_timeout INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandboxes ADD COLUMN pause_keeps_memory INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE sandboxes ADD COLUMN auto_resume INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandboxes ADD COLUMN idle_pause_s INTEGER;
+ALTER TABLE sandboxes ADD COLUMN hot_keep_s INTEGER;
+ALTER TABLE sandboxes ADD COLUMN default_user TEXT NOT NULL DEFAULT '';
+ALTER TABLE sandboxes ADD COLUMN default_workdir TEXT NOT NULL DEFAULT '';
+)sql"},
 };
 
 }  // namespace

@@ -148,9 +148,9 @@ class SqliteRepository final : public Repository {
 
   Task<Result<void>> add_sandbox(Sandbox row) override {
     co_return co_await on_thread([s = std::move(row)](Database& db) {
-      static const std::string sql =
-          fmt::format("INSERT INTO sandboxes({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                      sandbox_columns);
+      static const std::string sql = fmt::format(
+          "INSERT INTO sandboxes({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+          sandbox_columns);
       const auto& options = s.options;
       std::optional<std::int64_t> ended_ms;
       if (s.ended_at) ended_ms = to_ms(*s.ended_at);
@@ -158,7 +158,9 @@ class SqliteRepository final : public Repository {
                     s.template_name, s.template_digest, s.shape.vcpus, s.shape.memory_mib, s.shape.disk_mib,
                     to_json_text(options.metadata), options.allow_internet_access, options.network,
                     options.allow_public_traffic, options.mask_request_host, s.access_token, s.traffic_token,
-                    s.timeout_s, to_ms(s.started_at), to_ms(s.end_at), ended_ms, s.reason);
+                    s.timeout_s, to_ms(s.started_at), to_ms(s.end_at), ended_ms, s.reason,
+                    s.lifecycle.pause_on_timeout, s.lifecycle.pause_keeps_memory, s.lifecycle.auto_resume,
+                    s.policy.idle_pause_s, s.policy.hot_keep_s, s.default_user, s.default_workdir);
     });
   }
 
@@ -208,11 +210,19 @@ class SqliteRepository final : public Repository {
     });
   }
 
-  Task<Result<Sandbox>> mark_running(std::string id, Wall started_at, Wall end_at) override {
-    co_return co_await on_thread([id = std::move(id), started_at, end_at](Database& db) {
-      static const std::string sql = update_where("state = 'running', started_at = ?2, end_at = ?3",
-                                                  "ended_at IS NULL AND wanted <> 'deleted'");
-      return change(db, id, sql, to_ms(started_at), to_ms(end_at));
+  Task<Result<Sandbox>> set_state(std::string id, StateChange to) override {
+    co_return co_await on_thread([id = std::move(id), to](Database& db) {
+      // Right of the =, a column is what it was.
+      static const std::string sql = update_where(
+          "state = ?2, wanted = coalesce(?3, wanted),"
+          " generation = generation + (coalesce(?3, wanted) <> wanted),"
+          " started_at = coalesce(?4, started_at), end_at = coalesce(?5, end_at),"
+          " pause_on_timeout = coalesce(?6, pause_on_timeout)",
+          "ended_at IS NULL AND wanted <> 'deleted'");
+      std::optional<std::string> wanted;
+      if (to.wanted) wanted = to_string(*to.wanted);
+      return change(db, id, sql, to_string(to.state), wanted, to.started_at.transform(to_ms),
+                    to.end_at.transform(to_ms), to.pause_on_timeout);
     });
   }
 
@@ -220,6 +230,14 @@ class SqliteRepository final : public Repository {
     co_return co_await on_thread([id = std::move(id), end_at](Database& db) {
       static const std::string sql = update_where("end_at = ?2", "ended_at IS NULL AND wanted <> 'deleted'");
       return change(db, id, sql, to_ms(end_at));
+    });
+  }
+
+  Task<Result<Sandbox>> set_policy(std::string id, PausePolicy policy) override {
+    co_return co_await on_thread([id = std::move(id), policy](Database& db) {
+      static const std::string sql =
+          update_where("idle_pause_s = ?2, hot_keep_s = ?3", "ended_at IS NULL AND wanted <> 'deleted'");
+      return change(db, id, sql, policy.idle_pause_s, policy.hot_keep_s);
     });
   }
 

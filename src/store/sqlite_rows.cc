@@ -99,6 +99,13 @@ Result<Sandbox> read_sandbox(const Statement& row) {
   record.end_at = columns.time();
   if (const auto ended = columns.optional_integer()) record.ended_at = from_ms(*ended);
   record.reason = columns.text();
+  record.lifecycle.pause_on_timeout = columns.integer() != 0;
+  record.lifecycle.pause_keeps_memory = columns.integer() != 0;
+  record.lifecycle.auto_resume = columns.integer() != 0;
+  record.policy.idle_pause_s = columns.optional_integer();
+  record.policy.hot_keep_s = columns.optional_integer();
+  record.default_user = columns.text();
+  record.default_workdir = columns.text();
   return record;
 }
 

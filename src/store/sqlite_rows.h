@@ -16,7 +16,8 @@ inline constexpr std::string_view sandbox_columns =
     "id, team, state, wanted, generation, template_id, template_name, template_digest, vcpus, memory_mib, "
     "disk_mib, metadata, allow_internet_access, network, allow_public_traffic, mask_request_host, "
     "access_token, "
-    "traffic_token, timeout_s, started_at, end_at, ended_at, reason";
+    "traffic_token, timeout_s, started_at, end_at, ended_at, reason, pause_on_timeout, pause_keeps_memory, "
+    "auto_resume, idle_pause_s, hot_keep_s, default_user, default_workdir";
 // internal: the row holds what this program never wrote.
 Result<Sandbox> read_sandbox(const Statement& row);
 
