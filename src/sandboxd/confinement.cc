@@ -3,16 +3,16 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#include "vmm/memory_capture.h"
+#include "vmm/private_pages.h"
 
 namespace space {
 namespace {
 
 // A folder with two listening sockets for every VM; connections to them, to space-noded and to space-control.
-// QEMU leaves the state of its devices in a file of memory, which is no way to run code: there is neither exec
-// nor memory to execute.
-constexpr int calls[] = {SYS_bind,  SYS_listen,  SYS_connect,     SYS_mkdir,
-                         SYS_mkdirat, SYS_rmdir, SYS_memfd_create};
+// QEMU leaves the state of its devices in a file of memory, which is no way to run code: there is neither
+// exec nor memory to execute.
+constexpr int calls[] = {SYS_bind,    SYS_listen, SYS_connect,     SYS_mkdir,
+                         SYS_mkdirat, SYS_rmdir,  SYS_memfd_create};
 constexpr confine::CallWhen calls_when[] = {
     {SYS_socket, {0, 0xffffffff, AF_UNIX}},
     {SYS_ioctl, {1, 0xffffffff, vmm::pagemap_scan_request}}};  // which pages of its memory a VMM has written

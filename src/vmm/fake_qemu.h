@@ -71,13 +71,13 @@ struct FakeQemu {
         name, command->contains("arguments") ? command->at("arguments").as_object() : JsonObject(), stream);
     reply["id"] = command->at("id");
     if (name == "hold") {
-      held.push_back(to_text(reply) + "\r\n");
+      held.push_back(space::to_text(reply) + "\r\n");
       co_return true;
     }
     if (name == "release") {
       for (const std::string& text : std::exchange(held, {})) co_await send(stream, text);
     }
-    co_await send(stream, to_text(reply) + "\r\n");
+    co_await send(stream, space::to_text(reply) + "\r\n");
     co_return name != "quit";
   }
 

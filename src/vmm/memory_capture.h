@@ -7,45 +7,18 @@
 // The descriptors are those that space-noded opened: an unprivileged process may read through them.
 #pragma once
 
-#include <cstddef>
+#include <chrono>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
+#include "vmm/memory_image.h"
 #include "vmm/memory_pages.h"
+#include "vmm/private_pages.h"
+#include "vmm/staging_buffer.h"
 
 namespace space::vmm {
-
-// Memory that is there already: filling it costs the copy and no page fault. Kept between checkpoints, used
-// by one at a time.
-class StagingBuffer {
- public:
-  StagingBuffer() = default;
-  StagingBuffer(StagingBuffer&& other) noexcept;
-  StagingBuffer& operator=(StagingBuffer&& other) noexcept;
-  StagingBuffer(const StagingBuffer&) = delete;
-  StagingBuffer& operator=(const StagingBuffer&) = delete;
-  ~StagingBuffer();
-
-  // Makes it at least this large, every page of it in memory. What it held is lost. exhausted: no memory.
-  Result<void> grow(std::size_t bytes);
-  // Gives back all but `bytes` of it.
-  void shrink(std::size_t bytes) noexcept;
-  std::span<std::byte> bytes() const { return {data_, size_}; }
-
- private:
-  std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
-// Of the VMM's process, open for reading; the caller's.
-struct MemoryFds {
-  int mem = -1;
-  int maps = -1;
-  int pagemap = -1;
-};
 
 struct CaptureStats {
   std::uint64_t private_pages = 0;   // in the VMM, however many checkpoints ago they were written
@@ -67,6 +40,7 @@ class MemoryCapture {
   };
 
   // How large the buffer must be to hold all that is private now; for growing it ahead of the window.
+  // The VM may run.
   static Result<std::uint64_t> private_bytes(MemoryFds vmm, Options options);
 
   // The VM stands still. Copies private pages into `buffer`, which the capture uses until it is gone.
@@ -85,10 +59,12 @@ class MemoryCapture {
  private:
   MemoryCapture() = default;
 
+  void add(const ImageStats& image, std::chrono::steady_clock::time_point since);
+
   std::uint64_t memory_bytes_ = 0;
-  std::span<const std::byte> staged_;  // the pages of runs_, one after the other
-  std::vector<PageRun> runs_;
-  std::vector<PageRun> unstaged_;
+  std::uint64_t address_ = 0;             // of guest memory in the VMM
+  std::span<const std::byte> staged_;     // the pages of runs_, one after the other
+  std::vector<PageRun> runs_, unstaged_;  // what is in the buffer, and what is not
   CaptureStats stats_;
 };
 

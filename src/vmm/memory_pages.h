@@ -35,10 +35,6 @@ Result<std::uint64_t> find_guest_memory(std::string_view maps, std::string_view 
 void append_private_runs(std::span<const std::uint64_t> words, std::uint64_t first,
                          std::vector<PageRun>& runs);
 
-// Runs with at most `gap_pages` between them become one: a read is a system call, and a page that nobody
-// wrote costs a copy. Sorted and disjoint, before and after.
-std::vector<PageRun> merge_near_runs(std::span<const PageRun> runs, std::uint64_t gap_pages);
-
 std::uint64_t count_pages(std::span<const PageRun> runs);
 
 }  // namespace space::vmm
