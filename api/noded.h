@@ -36,18 +36,19 @@ enum class Verb : std::uint32_t {
   vmm_forget,       // sandbox; removes cgroup and exit record; conflict while it runs
   vmm_open_memory,  // sandbox -> fds: mem, maps and pagemap of its VMM, read only
   vmm_isolation,    // sandbox -> fd: memfd of IsolationRecord[], one a layer, read back from the kernel
-  snapshot_begin,   // sandbox, values[0] = number, values[1] = number of the snapshot of the same sandbox
-                   // whose memory the new one starts from, 0 = the memory the VMM was launched with -> fds:
-                   // mem.raw (read and write), vmstate (write), manifest.json (write), the last two empty. A
-                   // writable copy of the sandbox's subvolume as it is now. Replaces an unfinished one;
-                   // conflict: it is finished
-  snapshot_finish,  // sandbox, number; durable, read-only, and from now on there. Its files are the caller's
+  // values[0] of each of the next five is a snapshot's number.
+  snapshot_begin,  // sandbox, values[1] = number of the snapshot of the same sandbox whose memory the new one
+                   // starts from, 0 = the memory the VMM was launched with -> fds: mem.raw (read and write),
+                   // vmstate (write), manifest.json (write), the last two empty. A writable copy of the
+                   // sandbox's subvolume as it is now. Replaces an unfinished one; conflict: it is finished,
+                   // not_found: no VMM runs, or the memory to start from is gone
+  snapshot_finish,  // sandbox, values[1] = 1: the VM goes on, and the next one that starts from this one
+                    // shall begin fast. Durable, read-only, and from now on there. Its files are the caller's
                     // to sync
-  snapshot_open,    // sandbox, number -> fds: mem.raw, vmstate, manifest.json, read only. not_found: not
-                    // finished
-  snapshot_remove,  // sandbox, number; finished or not. Who still reads its memory goes on reading
-  disk_restore,  // sandbox, source, values[0] = number of the source's snapshot -> values[0] = uid. The disk
-                 // (also of a sandbox that had none) becomes the snapshot's. conflict while its VMM runs
+  snapshot_open,    // sandbox -> fds: mem.raw, vmstate, manifest.json, read only. not_found: not finished
+  snapshot_remove,  // sandbox; finished or not. Who still reads its memory goes on reading
+  disk_restore,     // sandbox, source -> values[0] = uid. The disk (also of a sandbox that had none) becomes
+                    // that of the source's snapshot. conflict while its VMM runs
 };
 
 // Indices into Request::values for vmm_launch.

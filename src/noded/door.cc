@@ -21,7 +21,8 @@ constexpr unsigned by_volumed = static_cast<unsigned>(Client::volumed);
 
 // Deleting a subvolume and making or naming a namespace take CAP_SYS_ADMIN.
 constexpr Capabilities subvolumes = cap(CAP_SYS_ADMIN);
-constexpr Capabilities disks = subvolumes | cap(CAP_CHOWN) | cap(CAP_DAC_OVERRIDE);
+constexpr Capabilities copies = subvolumes | cap(CAP_CHOWN);
+constexpr Capabilities disks = copies | cap(CAP_DAC_OVERRIDE);
 constexpr Capabilities namespaces = cap(CAP_SYS_ADMIN) | cap(CAP_NET_ADMIN);
 constexpr Capabilities other_processes = cap(CAP_SYS_PTRACE);
 constexpr Capabilities launching =
@@ -102,12 +103,12 @@ constexpr VerbShape shapes[] = {
      .clients = by_sandboxd,
      .sandbox = true,
      .values = 2,
-     .capabilities = subvolumes},
+     .capabilities = copies},
     {.verb = Verb::snapshot_finish,
      .name = "snapshot_finish",
      .clients = by_sandboxd,
      .sandbox = true,
-     .values = 1},
+     .values = 2},
     {.verb = Verb::snapshot_open,
      .name = "snapshot_open",
      .clients = by_sandboxd,
@@ -126,7 +127,7 @@ constexpr VerbShape shapes[] = {
      .sandbox = true,
      .source = true,
      .values = 1,
-     .capabilities = subvolumes | cap(CAP_CHOWN)},
+     .capabilities = copies},
 };
 
 // The text of a zero-padded field: ends at the first zero, after which only zeros may follow.
@@ -166,6 +167,7 @@ constexpr Bound bounds[] = {
     {Verb::snapshot_begin, 0, "number of a snapshot", 1, snapshot_number_max},
     {Verb::snapshot_begin, 1, "number of the previous snapshot", 0, snapshot_number_max},
     {Verb::snapshot_finish, 0, "number of a snapshot", 1, snapshot_number_max},
+    {Verb::snapshot_finish, 1, "whether the VM goes on", 0, 1},
     {Verb::snapshot_open, 0, "number of a snapshot", 1, snapshot_number_max},
     {Verb::snapshot_remove, 0, "number of a snapshot", 1, snapshot_number_max},
 };

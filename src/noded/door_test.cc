@@ -221,6 +221,7 @@ TEST(Door, HoldsEveryValueWithinItsBounds) {
                 {Verb::snapshot_begin, 0, 1, snapshot_number_max},
                 {Verb::snapshot_begin, 1, 0, snapshot_number_max},
                 {Verb::snapshot_finish, 0, 1, snapshot_number_max},
+                {Verb::snapshot_finish, 1, 0, 1},
                 {Verb::snapshot_open, 0, 1, snapshot_number_max},
                 {Verb::snapshot_remove, 0, 1, snapshot_number_max},
                 {Verb::disk_restore, 0, 1, snapshot_number_max},

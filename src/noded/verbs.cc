@@ -264,7 +264,7 @@ Result<Answer> Verbs::begin_snapshot(const Call& call) const {
 void Verbs::finish_snapshot(const Call& call, const Answerer& answer) const {
   const auto finished = priv::finish_snapshot(pool_, *call.sandbox, call.values[0]);
   answer(done(finished));
-  if (!finished) return;
+  if (!finished || call.values[1] == 0) return;
   if (const auto kept = priv::keep_memory(pool_, *call.sandbox, call.values[0]); !kept)
     log::warn("the next snapshot will clone its memory",
               {{"id", call.sandbox->id()}, log::Field(kept.error())});

@@ -34,7 +34,8 @@ Result<SnapshotFiles> begin_snapshot(const Pool& pool, const SandboxPermit& sand
 // Durable when it returns; what was written into the files is the writer's to sync. Success when it is
 // finished.
 Result<void> finish_snapshot(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number);
-// So that the next one can start from this one without cloning. For after the answer: takes up to a second.
+// So that the next one can start from this one without cloning, which takes up to a second here: for after
+// the answer.
 Result<void> keep_memory(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number);
 // Read only. not_found when it is not finished.
 Result<SnapshotFiles> open_snapshot(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number);

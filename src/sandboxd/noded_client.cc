@@ -278,9 +278,11 @@ Task<Result<SnapshotFiles>> NodedClient::snapshot_begin(std::string id, std::uin
   return snapshot_files(message, deadline);
 }
 
-Task<Result<void>> NodedClient::snapshot_finish(std::string id, std::uint64_t number, Deadline deadline) {
+Task<Result<void>> NodedClient::snapshot_finish(std::string id, std::uint64_t number, Deadline deadline,
+                                                bool goes_on) {
   auto message = request(Verb::snapshot_finish, id);
   message.values[0] = number;
+  message.values[1] = goes_on ? 1 : 0;
   return command(message, deadline);
 }
 

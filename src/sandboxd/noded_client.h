@@ -98,7 +98,9 @@ class NodedClient {
   // Copies the disk as it is now. `previous` 0: the memory starts as what the VMM was launched with.
   Task<Result<SnapshotFiles>> snapshot_begin(std::string id, std::uint64_t number, std::uint64_t previous,
                                              Deadline deadline);
-  Task<Result<void>> snapshot_finish(std::string id, std::uint64_t number, Deadline deadline);
+  // `goes_on`: another one will start from its memory; noded stays busy with the sandbox for a moment after.
+  Task<Result<void>> snapshot_finish(std::string id, std::uint64_t number, Deadline deadline,
+                                     bool goes_on = true);
   Task<Result<SnapshotFiles>> snapshot_open(std::string id, std::uint64_t number, Deadline deadline);
   Task<Result<void>> snapshot_remove(std::string id, std::uint64_t number, Deadline deadline);
 

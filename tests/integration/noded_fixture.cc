@@ -168,12 +168,21 @@ Got Client::receive() {
 
 Got Client::call(Verb verb, const std::string& sandbox, const std::string& digest,
                  std::vector<std::uint64_t> values, std::vector<int> fds) {
-  Request message = request(verb, sandbox, digest, values);
+  return exchange(request(verb, sandbox, digest, values), fds);
+}
+
+Got Client::restore(const std::string& sandbox, const std::string& source, std::uint64_t number) {
+  Request message = request(Verb::disk_restore, sandbox, "", {number});
+  source.copy(message.source, sizeof message.source);
+  return exchange(message, {});
+}
+
+Got Client::exchange(Request message, const std::vector<int>& fds) {
   message.sequence = ++sequence_;
   const auto start = std::chrono::steady_clock::now();
   send(message, fds);
   Got got = receive();
-  times_[verb].push_back(
+  times_[message.verb].push_back(
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
   return got;
 }
@@ -302,8 +311,8 @@ std::string NodedTest::make_sandbox(const std::string& digest) {
   return id;
 }
 
-Got NodedTest::launch(const std::string& id, const Listeners& listeners) {
-  return client().call(Verb::vmm_launch, id, "", {1, 128, 0, 2'600'000},
+Got NodedTest::launch(const std::string& id, const Listeners& listeners, bool restored) {
+  return client().call(Verb::vmm_launch, id, "", {1, 128, 0, 2'600'000, 0, 0, restored ? 1U : 0U},
                        {listeners.qmp.get(), listeners.channel.get()});
 }
 
@@ -351,9 +360,10 @@ std::string NodedTest::leak_table() const {
   table << "processes " << processes << ", under sandbox uids " << of_sandboxes << ", slots "
         << entries_in(run_ + "/noded/netns") << ", fds of noded "
         << entries_in("/proc/" + std::to_string(noded_) + "/fd") << ", disks "
-        << entries_in(state_ + "/pool/sandboxes") << ", loops " << loops_over(state_ + "/pool.img")
-        << ", mounts " << lines_with("/proc/self/mountinfo", root_) << ", groups " << control_groups_of(run_)
-        << ", records " << entries_in(run_ + "/noded/vm");
+        << entries_in(state_ + "/pool/sandboxes") << ", snapshots " << entries_in(state_ + "/pool/snapshots")
+        << ", loops " << loops_over(state_ + "/pool.img") << ", mounts "
+        << lines_with("/proc/self/mountinfo", root_) << ", groups " << control_groups_of(run_) << ", records "
+        << entries_in(run_ + "/noded/vm");
   return table.str();
 }
 

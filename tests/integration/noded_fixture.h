@@ -33,6 +33,7 @@ class Client {
   bool connected() const { return static_cast<bool>(fd_); }
   Got call(Verb verb, const std::string& sandbox = "", const std::string& digest = "",
            std::vector<std::uint64_t> values = {}, std::vector<int> fds = {});
+  Got restore(const std::string& sandbox, const std::string& source, std::uint64_t number);  // disk_restore
   void send_bytes(const std::string& bytes);
   Got receive();  // unavailable at the end of the connection, deadline after 20 s
   void send(const Request& request, const std::vector<int>& fds);
@@ -41,6 +42,8 @@ class Client {
                          const std::vector<std::uint64_t>& values);
 
  private:
+  Got exchange(Request request, const std::vector<int>& fds);
+
   static std::map<Verb, std::vector<double>> times_;
   Fd fd_;
   std::uint64_t sequence_ = 0;
@@ -70,7 +73,7 @@ class NodedTest : public testing::Test {
   std::string make_image(const std::string& kernel = "kernel");
   Got import(const std::string& digest);
   std::string make_sandbox(const std::string& digest);  // disk of 512 MiB and slot
-  Got launch(const std::string& id, const Listeners& listeners);
+  Got launch(const std::string& id, const Listeners& listeners, bool restored = false);  // of 128 MiB
   std::vector<ListRecord> list();
   bool lists(Kind kind, const std::string& id);
   Got await_exit(const std::string& id);
