@@ -24,7 +24,7 @@ struct ScanRequest {
 static_assert(sizeof(ScanRequest) == 96);
 static_assert(pagemap_scan_request == _IOWR('f', 16, ScanRequest));
 constexpr std::uint64_t is_file = 1 << 2, is_present = 1 << 3, is_swapped = 1 << 4;
-constexpr std::size_t regions_per_scan = 2048;
+constexpr std::size_t regions_per_scan = 512;
 constexpr std::size_t words_per_read = 65536;  // of 256 MiB of guest memory
 
 Result<std::string> read_maps(int fd) {
