@@ -66,6 +66,8 @@ Task<Reply> Api::handle(ApiRequest request) {
       co_return co_await sandbox_stats(std::move(request));
     case Action::sandbox_isolation:
       co_return co_await isolation(std::move(request));
+    case Action::sandbox_inspect:
+      co_return co_await inspect(std::move(request));
     case Action::stats_list:
       co_return co_await all_stats(std::move(request));
     case Action::template_list:

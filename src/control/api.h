@@ -71,6 +71,7 @@ class Api {
   Task<Reply> sandbox_stats(ApiRequest request);
   Task<Reply> all_stats(ApiRequest request);
   Task<Reply> isolation(ApiRequest request);
+  Task<Reply> inspect(ApiRequest request);
   // api.cc
   Task<Reply> node_info();
 

@@ -1,5 +1,7 @@
 #include "control/api.h"
+#include "control/move_json.h"
 #include "control/observation_json.h"
+#include "control/sandbox_json.h"
 
 namespace space::control {
 namespace {
@@ -30,6 +32,15 @@ Task<Reply> Api::isolation(ApiRequest request) {
   const auto body = isolation_json(observed->row.id, observed->answer);
   if (!body) co_return refuse(body.error());
   co_return Reply{.status = 200, .body = to_text(*body), .fields = {}};
+}
+
+Task<Reply> Api::inspect(ApiRequest request) {
+  const auto observed = co_await sandboxes_.inspect(request.team.id, request.route.id);
+  if (!observed) co_return refuse(observed.error());
+  JsonObject body = sandbox_detail_json(observed->row, domain_);
+  const auto noted = add_node_view(body, observed->row, observed->answer);
+  if (!noted) co_return refuse(noted.error());
+  co_return Reply{.status = 200, .body = to_text(body), .fields = {}};
 }
 
 Task<Reply> Api::all_stats(ApiRequest request) {

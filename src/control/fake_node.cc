@@ -77,6 +77,11 @@ JsonObject FakeNode::object(const std::string& id) const {
           {"state", to_string(sandbox.state)},
           {"reason", sandbox.reason},
           {"idle", sandbox.idle},
+          {"memory", sandbox.state == State::stopped  ? "none"
+                     : sandbox.state == State::paused ? "hot"
+                                                      : "live"},
+          {"restored_from", sandbox.restored_from},
+          {"generation_counter", 4},
           {"policy", sandbox.policy}};
 }
 

@@ -26,6 +26,7 @@ class FakeNode {
     bool idle = false;
     JsonObject resumed_with = {};  // the last resume
     JsonArray snapshots = {};
+    Json restored_from = {};
     JsonObject policy = {{"idle_pause_s", nullptr}, {"hot_keep_s", 300}};
   };
   std::map<std::string, Sandbox> sandboxes;

@@ -75,6 +75,23 @@ JsonObject policy_json(const store::PausePolicy& policy) {
   return {{"idlePauseSeconds", seconds(policy.idle_pause_s)}, {"hotKeepSeconds", seconds(policy.hot_keep_s)}};
 }
 
+Result<void> add_node_view(JsonObject& json, const store::Sandbox& row, const JsonObject& from_node) {
+  json["pausePolicy"] = policy_json(row.policy);
+  SPACE_TRY(const auto idle, bool_member(from_node, "idle"));
+  SPACE_TRY(const auto memory, text_member(from_node, "memory"));
+  SPACE_TRY(const auto counter, int_member(from_node, "generation_counter", 0, INT64_MAX));
+  SPACE_TRY(const JsonObject* source, object_member(from_node, "restored_from"));
+  json["idle"] = idle ? Json(*idle) : Json(nullptr);
+  json["memory"] = memory ? Json(*memory) : Json(nullptr);
+  json["generationCounter"] = counter ? Json(*counter) : Json(nullptr);
+  json["restoredFrom"] = nullptr;
+  if (source == nullptr) return {};
+  SPACE_TRY(const std::string sandbox, require_text(*source, "sandbox"));
+  SPACE_TRY(const auto number, require_int(*source, "number", 0, INT64_MAX));
+  json["restoredFrom"] = JsonObject{{"sandboxID", sandbox}, {"number", number}};
+  return {};
+}
+
 Result<JsonObject> pools_json(const JsonObject& from_node, const std::map<std::string, std::string>& names) {
   SPACE_TRY(const JsonArray given, members(from_node, "pools"));
   JsonArray pools;

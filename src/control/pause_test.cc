@@ -508,6 +508,25 @@ TEST_F(PauseTest, PausePolicies) {
   plane.run_until([&] { return plane.node().sandboxes.at(id).policy.at("idle_pause_s") == 7; });
 }
 
+TEST_F(PauseTest, WhatTheNodeSaysIsShownToThoseWhoAsk) {
+  const std::string id = plane.create();
+  const std::string path = "/v1/sandboxes/" + id;
+  plane.node().sandboxes.at(id).restored_from = JsonObject{{"sandbox", "itemplate"}, {"number", 1}};
+  const JsonObject shown = plane.api("GET", path).json();
+  EXPECT_EQ(*require_text(shown, "sandboxID"), id);
+  EXPECT_EQ(*require_text(shown, "memory"), "live");
+  EXPECT_EQ(shown.at("idle"), false);
+  EXPECT_EQ(shown.at("generationCounter"), 4);
+  EXPECT_EQ(to_text(shown.at("restoredFrom")), R"({"sandboxID":"itemplate","number":1})");
+  EXPECT_EQ(to_text(shown.at("pausePolicy")), R"({"idlePauseSeconds":null,"hotKeepSeconds":null})");
+  EXPECT_EQ(post(id, "pause").status, 204);
+  EXPECT_EQ(*require_text(plane.api("GET", path).json(), "memory"), "hot");
+  plane.lose_node();
+  EXPECT_TRUE(plane.api("GET", path).json().at("memory").is_null());
+  EXPECT_EQ(*require_text(plane.api("GET", path).json(), "state"), "paused");
+  EXPECT_EQ(plane.api("GET", "/v1/sandboxes/" + new_sandbox_id()).status, 404);
+}
+
 TEST_F(PauseTest, CheckpointsOfARunningSandbox) {
   const std::string id = plane.create();
   const std::string path = "/v1/sandboxes/" + id + "/snapshots";

@@ -37,6 +37,7 @@ constexpr std::array table = std::to_array<RouteEntry>({
     {"GET", "/v2/sandboxes/{id}/logs", Action::sandbox_logs_v2},
     {"GET", "/v1/sandboxes/{id}/stats", Action::sandbox_stats},
     {"GET", "/v1/sandboxes/{id}/isolation", Action::sandbox_isolation},
+    {"GET", "/v1/sandboxes/{id}", Action::sandbox_inspect},
     {"GET", "/v1/stats", Action::stats_list},
     {"GET", "/files", Action::signed_file},
     {"HEAD", "/files", Action::signed_file},

@@ -52,6 +52,7 @@ enum class Action : unsigned char {
   sandbox_logs_v2,
   sandbox_stats,
   sandbox_isolation,
+  sandbox_inspect,
   stats_list,
   template_list,
   template_add,

@@ -30,6 +30,14 @@ Task<Result<Observed>> SandboxService::isolation(std::string team, std::string i
   co_return Observed{live->row, std::move(isolation)};
 }
 
+Task<Result<Observed>> SandboxService::inspect(std::string team, std::string id) {
+  SPACE_CO_TRY(const LivePtr live, co_await running(team, id));
+  const auto node = nodes_.current();
+  auto object = node ? co_await node->call("sandbox/get", {{"id", id}}, Deadline::after(answer_patience))
+                     : fail(Code::unavailable, "No node is connected");
+  co_return Observed{live->row, object ? *std::move(object) : JsonObject()};
+}
+
 Task<Result<std::vector<Observed>>> SandboxService::all_stats(std::string team) {
   std::vector<Observed> all;
   for (const auto& [id, live] : live_)

@@ -94,7 +94,8 @@ class SandboxService final : public NodeObserver {
   // sandbox_observation.cc. What the node knows, in its own words (api/node-rpc.md).
   Task<Result<Observed>> stats(std::string team, std::string id);
   Task<Result<Observed>> isolation(std::string team, std::string id);
-  Task<Result<std::vector<Observed>>> all_stats(std::string team);  // of those that run
+  Task<Result<Observed>> inspect(std::string team, std::string id);  // also without a node
+  Task<Result<std::vector<Observed>>> all_stats(std::string team);   // of those that run
   Task<Result<JsonObject>> logs(std::string team, JsonObject request);
 
   // nullopt: not here. Any caller: the data plane has no teams.
