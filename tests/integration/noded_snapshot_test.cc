@@ -360,6 +360,7 @@ TEST_F(SnapshotTest, AFullPoolMakesNone) {
   const Listeners listeners(root_, id);
   ASSERT_TRUE(launch(id, listeners).done());
   take(id, 1, 0, "first");
+  ASSERT_TRUE(client().restore(new_sandbox_id(), id, 1).done());
   const std::string filler = state_ + "/pool/filler";
   {
     const Fd file(::open(filler.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -369,10 +370,7 @@ TEST_F(SnapshotTest, AFullPoolMakesNone) {
   EXPECT_EQ(begin(id, 2, 1).failed, Code::exhausted);
   EXPECT_EQ(client().restore(new_sandbox_id(), id, 1).failed, Code::exhausted);
   EXPECT_TRUE(on(Verb::snapshot_open, id, 1).done());
-  fs::remove(filler);
-  ASSERT_EQ(std::system(("btrfs filesystem sync " + state_ + "/pool").c_str()), 0);
-  EXPECT_TRUE(begin(id, 2, 1).done());
-  EXPECT_TRUE(on(Verb::snapshot_remove, id, 2).done());
+  EXPECT_TRUE(on(Verb::snapshot_remove, id, 1).done()) << "making room works always";
 }
 
 // How long a VM stands still for it: after each, pages all over the memory differ.
