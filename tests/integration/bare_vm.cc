@@ -71,28 +71,53 @@ int open_tap() {
 
 }  // namespace
 
-Result<std::unique_ptr<BareVm>> BareVm::prepare(const std::string& template_folder, Shape shape) {
+Result<std::unique_ptr<BareVm>> BareVm::make(Shape shape) {
   char folder[] = "/tmp/space-bare-vm.XXXXXX";
   if (::mkdtemp(folder) == nullptr) return fail_errno(errno, "mkdtemp");
   std::unique_ptr<BareVm> vm(new BareVm(folder, shape));
-  SPACE_CHECK(vm->open_files(template_folder));
+  SPACE_TRY(vm->qmp_, listen_at(vm->folder_ + "/qmp.sock"));
+  SPACE_TRY(vm->channel_, listen_at(vm->folder_ + "/channel.sock"));
+  SPACE_TRY(vm->disk_, open_fd(vm->folder_ + "/disk.raw", O_RDWR | O_CREAT, 0600));
   SPACE_TRY(vm->tsc_khz_, vmm::host_tsc_khz());
   return vm;
 }
 
+Result<std::unique_ptr<BareVm>> BareVm::prepare(const std::string& template_folder, Shape shape) {
+  SPACE_TRY(auto vm, make(shape));
+  SPACE_CHECK(vm->open_files(template_folder));
+  return vm;
+}
+
+Result<std::unique_ptr<BareVm>> BareVm::prepare_restored(const std::string& memory) const {
+  SPACE_TRY(auto vm, make(shape_));
+  SPACE_TRY(const Fd disk, open_fd(folder_ + "/disk.raw", O_RDONLY));
+  SPACE_CHECK(copy_sparse(disk.get(), vm->disk_.get()));
+  SPACE_TRY(const Fd from, open_fd(memory, O_RDONLY));
+  SPACE_TRY(const Fd to, open_fd(vm->folder_ + "/memory", O_RDWR | O_CREAT, 0444));
+  SPACE_CHECK(copy_sparse(from.get(), to.get()));
+  SPACE_CHECK(vm->open_memory());
+  for (const auto& [own, its] : {std::pair{&vm->kernel_, &kernel_}, {&vm->initramfs_, &initramfs_}}) {
+    *own = Fd(::fcntl(its->get(), F_DUPFD_CLOEXEC, 0));
+    if (!*own) return fail_errno(errno, "dup");
+  }
+  vm->incoming_ = true;
+  return vm;
+}
+
 Result<void> BareVm::open_files(const std::string& template_folder) {
-  SPACE_TRY(qmp_, listen_at(folder_ + "/qmp.sock"));
-  SPACE_TRY(channel_, listen_at(folder_ + "/channel.sock"));
   SPACE_TRY(kernel_, open_fd(template_folder + "/vmlinuz", O_RDONLY));
   SPACE_TRY(initramfs_, open_fd(template_folder + "/initramfs.img", O_RDONLY));
   SPACE_TRY(const Fd original, open_fd(template_folder + "/disk.raw", O_RDONLY));
-  SPACE_TRY(disk_, open_fd(folder_ + "/disk.raw", O_RDWR | O_CREAT, 0600));
   SPACE_CHECK(copy_sparse(original.get(), disk_.get()));
 
-  const std::string memory = folder_ + "/memory.raw";
+  const std::string memory = folder_ + "/memory";
   SPACE_TRY(const Fd zeros, open_fd(memory, O_RDWR | O_CREAT, 0444));
   if (::ftruncate(zeros.get(), off_t{shape_.memory_mib} << 20) != 0) return fail_errno(errno, memory);
-  SPACE_TRY(memory_, open_fd(memory, O_RDONLY));
+  return open_memory();
+}
+
+Result<void> BareVm::open_memory() {
+  SPACE_TRY(memory_, open_fd(folder_ + "/memory", O_RDONLY));
   return {};
 }
 
@@ -128,6 +153,7 @@ void BareVm::become_qemu() {
   spec.vcpus = shape_.vcpus;
   spec.memory_mib = shape_.memory_mib;
   spec.tsc_khz = tsc_khz_;
+  spec.incoming = incoming_;
   spec.fds = {.qmp = qmp_.get(), .channel = channel_.get(), .tap = tap, .disk = disk_.get()};
   const auto opened = [](const Fd& fd) { return fmt::format("/proc/self/fd/{}", fd.get()); };
   spec.files = {opened(memory_), opened(kernel_), opened(initramfs_)};
