@@ -1,7 +1,6 @@
 #include "sandboxd/fake_noded.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/unix_address.h"
+#include "sandboxd/fake_memory.h"
 
 namespace space {
 namespace {
@@ -21,12 +21,6 @@ constexpr Millis poll(1);
 
 std::string text(const char* field, std::size_t size) {
   return std::string(field, ::strnlen(field, size));
-}
-
-Fd memory_file(std::string_view content) {
-  Fd fd(::memfd_create("fake", MFD_CLOEXEC));
-  if (!write_all(fd.get(), as_bytes(content))) std::abort();
-  return fd;
 }
 
 struct Incoming {
@@ -103,6 +97,7 @@ void FakeNoded::start() {
 
 void FakeNoded::restart() {
   ++*generation_;
+  snapshots.remove_unfinished();
   start();
 }
 
@@ -167,7 +162,7 @@ Result<FakeNoded::Answer> FakeNoded::carry_out(const noded::Request& request, st
     }
     case Verb::template_open:
       if (!templates.contains(digest)) return fail(Code::not_found, "no such template");
-      answer.fds.push_back(memory_file(R"({"format":1,"name":"base"})"));
+      answer.fds.push_back(make_file(R"({"format":1,"name":"base"})"));
       return answer;
     case Verb::template_remove:
       templates.erase(digest);
@@ -176,23 +171,34 @@ Result<FakeNoded::Answer> FakeNoded::carry_out(const noded::Request& request, st
       if (!templates.contains(digest)) return fail(Code::not_found, "no such template");
       sandboxes[id].disk = true;
       return answer;
+    case Verb::disk_restore:
+      return restore_disk(sandboxes[id], request);
     case Verb::slot_create:
       sandboxes[id].slot = true;
       return answer;
     case Verb::vmm_launch:
-      return launch(sandboxes[id], std::move(fds));
+      return launch(sandboxes[id], request, std::move(fds));
+    case Verb::snapshot_begin:
+    case Verb::snapshot_finish:
+    case Verb::snapshot_open:
+    case Verb::snapshot_remove:
+      return of_snapshot(id, request);
     default:
-      break;
+      return carry_out_on(sandboxes[id], request);
   }
-  Held& held = sandboxes[id];
+}
+
+Result<FakeNoded::Answer> FakeNoded::carry_out_on(Held& held, const noded::Request& request) {
   const bool runs = held.vm && held.vm->running();
+  Answer answer;
   switch (request.verb) {
     case Verb::disk_remove:
-      if (held.vm) return fail(Code::conflict, "a VMM is there");
+      if (runs) return fail(Code::conflict, "a VMM is there");
       held.disk = false;
+      held.origin.reset();
       break;
     case Verb::slot_remove:
-      if (held.vm) return fail(Code::conflict, "a VMM is there");
+      if (runs) return fail(Code::conflict, "a VMM is there");
       held.slot = false;
       break;
     case Verb::vmm_open:
@@ -212,9 +218,13 @@ Result<FakeNoded::Answer> FakeNoded::carry_out(const noded::Request& request, st
       if (runs) return fail(Code::conflict, "it runs");
       held.vm.reset();
       break;
+    case Verb::vmm_open_memory:
+      if (!runs) return fail(Code::not_found, "no VMM runs");
+      answer.fds = held.vm->memory().open();
+      break;
     case Verb::vmm_isolation:
       if (!runs) return fail(Code::not_found, "no VMM runs");
-      answer.fds.push_back(memory_file(isolation));
+      answer.fds.push_back(make_file(isolation));
       break;
     default:
       return fail(Code::invalid_argument, "unknown verb");
@@ -222,10 +232,64 @@ Result<FakeNoded::Answer> FakeNoded::carry_out(const noded::Request& request, st
   return answer;
 }
 
-Result<FakeNoded::Answer> FakeNoded::launch(Held& held, std::vector<Fd> fds) {
+Result<FakeNoded::Answer> FakeNoded::of_snapshot(const std::string& id, const noded::Request& request) {
+  const std::uint64_t number = request.values[0];
+  Answer answer;
+  switch (request.verb) {
+    case Verb::snapshot_begin: {
+      if (!vm(id)) return fail(Code::not_found, "no VMM runs");
+      Held& held = sandboxes[id];
+      SPACE_TRY(answer.fds, snapshots.begin(id, number, request.values[1], held.launch_memory, held.content));
+      return answer;
+    }
+    case Verb::snapshot_finish:
+      SPACE_CHECK(snapshots.finish(id, number));
+      return answer;
+    case Verb::snapshot_open: {
+      SPACE_TRY(answer.fds, snapshots.open(id, number));
+      return answer;
+    }
+    default:
+      snapshots.remove(id, number);
+      return answer;
+  }
+}
+
+Result<FakeNoded::Answer> FakeNoded::restore_disk(Held& held, const noded::Request& request) {
+  if (held.vm && held.vm->running()) return fail(Code::conflict, "a VMM is there");
+  const std::string source = text(request.source, sizeof request.source);
+  const FakeSnapshots::Snapshot* from = snapshots.finished(source, request.values[0]);
+  if (from == nullptr) return fail(Code::not_found, "there is no such snapshot");
+  held.disk = true;
+  held.content = from->disk;
+  held.origin = {source, request.values[0]};
+  return Answer();
+}
+
+// What the VM's memory reads as until written.
+Result<Fd> FakeNoded::launch_memory(const Held& held, const noded::Request& request) const {
+  const std::uint64_t bytes = request.values[noded::launch_memory_mib] << 20;
+  if (request.values[noded::launch_restore] == 0) return make_zeros(bytes);
+  if (!held.origin) return fail(Code::not_found, "the disk came from no snapshot");
+  const FakeSnapshots::Snapshot* from = snapshots.finished(held.origin->first, held.origin->second);
+  if (from == nullptr) return fail(Code::not_found, "the snapshot that the disk came from is gone");
+  if (static_cast<std::uint64_t>(::lseek(from->memory.get(), 0, SEEK_END)) != bytes)
+    return fail(Code::invalid_argument, "the snapshot's memory has another size");
+  return reopen(from->memory, O_RDONLY);
+}
+
+Result<FakeNoded::Answer> FakeNoded::launch(Held& held, const noded::Request& request, std::vector<Fd> fds) {
   if (fds.size() != 2) return fail(Code::invalid_argument, "two sockets are needed");
-  if (!held.disk || !held.slot) return fail(Code::conflict, "disk or slot is missing");
-  if (!held.vm) held.vm = FakeVm::launch(executor_, std::move(fds[0]), std::move(fds[1]), behaviour);
+  if (!held.disk || !held.slot) return fail(Code::not_found, "disk or slot is missing");
+  if (held.vm && !held.vm->running())
+    return fail(Code::conflict, "the VMM has ended and is not forgotten yet");
+  if (!held.vm) {
+    SPACE_TRY(held.launch_memory, launch_memory(held, request));
+    auto memory =
+        std::make_unique<FakeMemory>(held.launch_memory, request.values[noded::launch_memory_mib] << 20);
+    held.vm = FakeVm::launch(executor_, std::move(fds[0]), std::move(fds[1]), behaviour, std::move(memory),
+                             request.values[noded::launch_restore] != 0);
+  }
   Answer answer;
   answer.values[0] = 4242;
   answer.fds.push_back(held.vm->pidfd());
@@ -234,9 +298,10 @@ Result<FakeNoded::Answer> FakeNoded::launch(Held& held, std::vector<Fd> fds) {
 
 Result<FakeNoded::Answer> FakeNoded::list() const {
   std::string content;
-  const auto add = [&](noded::Kind kind, const std::string& id) {
+  const auto add = [&](noded::Kind kind, const std::string& id, std::uint64_t number = 0) {
     noded::ListRecord record{};
     record.kind = kind;
+    record.number = number;
     std::memcpy(record.id, id.data(), id.size());
     content.append(reinterpret_cast<const char*>(&record), sizeof record);
   };
@@ -246,8 +311,11 @@ Result<FakeNoded::Answer> FakeNoded::list() const {
     if (held.slot) add(noded::Kind::slot, id);
     if (held.vm) add(held.vm->running() ? noded::Kind::vmm : noded::Kind::vmm_exited, id);
   }
+  for (const auto& [id, numbers] : snapshots.of)
+    for (const auto& [number, snapshot] : numbers)
+      if (snapshot.finished) add(noded::Kind::snapshot, id, number);
   Answer answer;
-  answer.fds.push_back(memory_file(content));
+  answer.fds.push_back(make_file(content));
   return answer;
 }
 

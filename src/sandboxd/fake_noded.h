@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/noded.h"
+#include "sandboxd/fake_snapshots.h"
 #include "sandboxd/fake_vm.h"
 
 namespace space {
@@ -20,6 +21,10 @@ class FakeNoded {
   struct Held {
     bool disk = false;
     bool slot = false;
+    std::string content;  // of its disk
+    // The snapshot that its disk came from, if any.
+    std::optional<std::pair<std::string, std::uint64_t>> origin;
+    Fd launch_memory;            // of its VM
     std::shared_ptr<FakeVm> vm;  // also a dead one, until it is forgotten
     bool empty() const { return !disk && !slot && !vm; }
   };
@@ -29,6 +34,7 @@ class FakeNoded {
 
   std::map<std::string, Held> sandboxes;
   std::set<std::string> templates;
+  FakeSnapshots snapshots;
   bool sees_deaths = true;         // false: exits are recorded, their causes not
   std::string isolation;           // answer of vmm_isolation
   FakeVm::Behaviour behaviour;     // of the VMs launched next
@@ -41,7 +47,7 @@ class FakeNoded {
 
   bool holds_nothing() const;
   std::shared_ptr<FakeVm> vm(const std::string& id) const;  // a running one, or nullptr
-  void restart();                                           // drops every connection, as a new process would
+  void restart();  // drops connections and what is half made, as a new process would
 
  private:
   struct Answer {
@@ -51,7 +57,11 @@ class FakeNoded {
   Task<void> listen(std::shared_ptr<int> generation);
   Task<void> serve(Fd socket, std::shared_ptr<int> generation);
   Result<Answer> carry_out(const noded::Request& request, std::vector<Fd> fds);
-  Result<Answer> launch(Held& held, std::vector<Fd> fds);
+  Result<Answer> carry_out_on(Held& held, const noded::Request& request);
+  Result<Answer> of_snapshot(const std::string& id, const noded::Request& request);
+  Result<Answer> restore_disk(Held& held, const noded::Request& request);
+  Result<Answer> launch(Held& held, const noded::Request& request, std::vector<Fd> fds);
+  Result<Fd> launch_memory(const Held& held, const noded::Request& request) const;
   Result<Answer> list() const;
   void start();
 

@@ -5,10 +5,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "base/bytes.h"
 #include "net/channel.h"
 #include "sandboxd/race.h"
 #include "vmm/receiving_stream.h"
@@ -17,6 +19,14 @@ namespace space {
 namespace asio = boost::asio;
 
 namespace {
+
+constexpr std::uint64_t small_memory_bytes = 1 << 20;
+
+// After its answer has gone out.
+Task<void> power_off(std::shared_ptr<FakeVm> vm) {
+  co_await sleep_for(Millis(5));
+  vm->die(0);
+}
 
 class MutedStream final : public Stream {
  public:
@@ -37,7 +47,7 @@ class MutedStream final : public Stream {
   Task<void> until_heard() {
     while (true) {
       const auto vm = vm_.lock();
-      if (!vm || !vm->silent || !vm->running()) break;
+      if (!vm || !vm->running() || (!vm->silent && !vm->stands_still())) break;
       co_await sleep_for(Millis(1));
     }
   }
@@ -47,8 +57,15 @@ class MutedStream final : public Stream {
 
 }  // namespace
 
-std::shared_ptr<FakeVm> FakeVm::launch(const Executor& executor, Fd qmp, Fd channel, Behaviour behaviour) {
+std::shared_ptr<FakeVm> FakeVm::launch(const Executor& executor, Fd qmp, Fd channel, Behaviour behaviour,
+                                       std::unique_ptr<FakeMemory> memory, bool incoming) {
   std::shared_ptr<FakeVm> vm(new FakeVm(executor, std::move(behaviour)));
+  if (!memory) memory = std::make_unique<FakeMemory>(make_zeros(small_memory_bytes), small_memory_bytes);
+  vm->memory_ = std::move(memory);
+  if (incoming) {
+    vm->qemu_.state = "inmigrate";
+    vm->recall();
+  }
   spawn(executor, "fake QMP", vm->serve_qmp(std::move(qmp)));
   spawn(executor, "fake guest", vm->serve_channel(std::move(channel)));
   return vm;
@@ -149,10 +166,60 @@ Task<CallResponse> FakeVm::control(CallRequest request) {
     co_await sleep_for(std::chrono::hours(1));
   }
   const auto body = parse_json_object(request.body, "body");
-  if (name == "identity") identity = body.value();
-  if (name == "init") init = body.value();
   if (name == "stats") co_return CallResponse{200, stats};
-  co_return CallResponse{200, "{}"};
+  CallResponse answer = obey(name, body ? *body : JsonObject());
+  remember();
+  if (name == "shutdown") spawn(executor_, "fake power off", power_off(self));
+  co_return answer;
+}
+
+CallResponse FakeVm::obey(const std::string& name, const JsonObject& body) {
+  const auto is_set = [&](const char* member) {
+    const auto* value = body.if_contains(member);
+    return value != nullptr && value->is_bool() && value->as_bool();
+  };
+  if (name == "identity") take_identity(body);
+  if (name == "init") init = body;
+  if (name == "thaw") frozen = false;
+  if (name == "warm")
+    return frozen ? CallResponse{409, R"({"message":"frozen"})"} : CallResponse{200, R"({"ran":["sdk"]})"};
+  if (name == "quiesce") {
+    frozen = !behaviour_.never_freezes;
+    return {200, to_text(JsonObject{{"frozen", frozen}, {"synced", is_set("sync")}})};
+  }
+  if (name == "wake") {
+    wakes.push_back(body);
+    take_identity(body);
+    if (const auto* given = body.if_contains("init")) init = given->as_object();
+    if (const auto* number = body.if_contains("generation")) generation = number->to_number<std::int64_t>();
+    if (is_set("thaw")) frozen = false;
+    return {200, R"({"stepped_us":0,"hooks":[],"daemon_version":"fake"})"};
+  }
+  return {200, "{}"};
+}
+
+void FakeVm::take_identity(const JsonObject& body) {
+  if (body.contains("sandbox_id") && body.contains("hostname"))
+    identity = {{"sandbox_id", body.at("sandbox_id")}, {"hostname", body.at("hostname")}};
+}
+
+void FakeVm::remember() {
+  const std::string text = to_text(
+      JsonObject{{"identity", identity}, {"init", init}, {"frozen", frozen}, {"generation", generation}});
+  const auto page = memory_->bytes().first(4096);
+  std::ranges::fill(page, std::byte{0});
+  std::ranges::copy(as_bytes(std::string_view(text)).first(std::min(text.size(), page.size() - 1)),
+                    page.begin());
+}
+
+void FakeVm::recall() {
+  const auto page = as_text(memory_->bytes().first(4096));
+  const auto known = parse_json_object(page.substr(0, page.find('\0')), "guest memory");
+  if (!known) return;
+  identity = known->at("identity").as_object();
+  init = known->at("init").as_object();
+  frozen = known->at("frozen").as_bool();
+  generation = known->at("generation").to_number<std::int64_t>();
 }
 
 }  // namespace space
