@@ -3,7 +3,6 @@
 #include <charconv>
 
 #include "base/log.h"
-#include "guest/clock_entropy.h"
 
 namespace space::guest {
 
@@ -11,14 +10,6 @@ namespace {
 
 constexpr Millis dial_limit{5'000};
 constexpr Millis pause_after_failure{5};
-
-// Before the host hears an answer: nothing may run on a copied clock or copied randomness.
-void apply_sync(const channel::Sync& sync) {
-  if (const auto added = add_entropy(sync.entropy); !added)
-    log::error("entropy of the host not added", {log::Field(added.error())});
-  if (const auto stepped = set_wall_clock(sync.wall_clock_us); !stepped)
-    log::error("clock of the host not taken", {log::Field(stepped.error())});
-}
 
 }  // namespace
 
@@ -46,7 +37,8 @@ Task<void> ChannelService::run(ChannelPort port) {
 }
 
 Task<Error> ChannelService::serve(StreamPtr transport) {
-  auto accepted = co_await channel::accept(std::move(transport), apply_sync);
+  auto accepted = co_await channel::accept(std::move(transport),
+                                           [this](const channel::Sync& sync) { calls_.take_sync(sync); });
   if (!accepted) co_return accepted.error();
   const auto session = H2Session::server(*std::move(accepted), handlers());
   co_return co_await session->run();

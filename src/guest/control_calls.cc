@@ -38,7 +38,11 @@ int status_of(Code code) {
 
 ControlCalls::ControlCalls(const Executor& executor, GuestState& state, ProcessTable& table,
                            ControlSurroundings surroundings)
-    : state_(state), table_(table), around_(std::move(surroundings)), woken_(executor) {}
+    : state_(state),
+      table_(table),
+      around_(std::move(surroundings)),
+      upgrade_(state, table, around_),
+      woken_(executor) {}
 
 Task<CallResponse> ControlCalls::handle(CallRequest request) {
   const auto answer = [](const Error& error) {
@@ -53,6 +57,13 @@ Task<CallResponse> ControlCalls::handle(CallRequest request) {
   const auto result = co_await dispatch(request.path.substr(prefix.size()), *std::move(message));
   if (!result) co_return answer(result.error());
   co_return CallResponse{.status = 200, .body = result->empty() ? "{}" : to_text(*result)};
+}
+
+void ControlCalls::take_sync(const channel::Sync& sync) {
+  if (const auto added = around_.add_entropy(sync.entropy); !added)
+    log::error("entropy of the host not added", {log::Field(added.error())});
+  if (const auto stepped = around_.set_wall_clock(sync.wall_clock_us); !stepped)
+    log::error("clock of the host not taken", {log::Field(stepped.error())});
 }
 
 Task<Result<JsonObject>> ControlCalls::dispatch(std::string name, JsonObject message) {
@@ -71,6 +82,7 @@ Task<Result<JsonObject>> ControlCalls::dispatch_slow(std::string name, JsonObjec
   if (name == "wake") co_return co_await wake(std::move(message));
   if (name == "quiesce") co_return co_await quiesce(std::move(message));
   if (name == "warm") co_return co_await warm(std::move(message));
+  if (name == "upgrade") co_return co_await upgrade(std::move(message));
   if (name == "identity") co_return co_await identity(std::move(message));
   co_return fail(Code::not_found, "no control call '{}'", name);
 }
@@ -108,6 +120,13 @@ Task<Result<JsonObject>> ControlCalls::warm(JsonObject message) {
   SPACE_CO_TRY(const auto everything, bool_member(message, "everything"));
   if (state_.frozen) co_return fail(Code::conflict, "thaw it first: nothing starts in a frozen sandbox");
   co_return co_await run_warm(state_, around_, everything.value_or(false));
+}
+
+// Not beside a wake: its hooks would go on without anybody who knows them.
+Task<Result<JsonObject>> ControlCalls::upgrade(JsonObject message) {
+  SPACE_CO_TRY(auto piece, parse_upgrade(message));
+  while (waking_) co_await woken_.wait();
+  co_return co_await upgrade_.take(std::move(piece));
 }
 
 Result<JsonObject> ControlCalls::init(const JsonObject& message) {

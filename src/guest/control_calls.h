@@ -5,6 +5,8 @@
 #include "guest/control_surroundings.h"
 #include "guest/guest_state.h"
 #include "guest/process_table.h"
+#include "guest/upgrade_call.h"
+#include "net/channel.h"
 #include "net/h2_session.h"
 
 namespace space::guest {
@@ -15,6 +17,8 @@ class ControlCalls {
                ControlSurroundings surroundings);
 
   Task<CallResponse> handle(CallRequest request);
+  // Clock and entropy of an attach, before the host hears an answer: nothing may run on copied ones.
+  void take_sync(const channel::Sync& sync);
   // The answer of `activity`.
   Result<JsonObject> activity() const;
 
@@ -30,12 +34,14 @@ class ControlCalls {
   Task<Result<JsonObject>> warm(JsonObject message);
   Task<Result<JsonObject>> wake(JsonObject message);
   Task<JsonObject> run_wake(WakeMessage message);
+  Task<Result<JsonObject>> upgrade(JsonObject message);
   Result<JsonObject> stats() const;
   Result<JsonObject> shutdown(const JsonObject& message);
 
   GuestState& state_;
   ProcessTable& table_;
   ControlSurroundings around_;
+  UpgradeCall upgrade_;
   bool waking_ = false;  // one at a time
   Event woken_;
 };

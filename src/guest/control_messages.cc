@@ -1,5 +1,6 @@
 #include "guest/control_messages.h"
 
+#include "base/ids.h"
 #include "guest/identity.h"
 
 namespace space::guest {
@@ -74,6 +75,24 @@ Result<WakeMessage> parse_wake(const JsonObject& message) {
   result.hooks = hooks.value_or(false);
   result.thaw = thaw.value_or(false);
   return result;
+}
+
+Result<UpgradePiece> parse_upgrade(const JsonObject& message) {
+  constexpr auto bytes_max = static_cast<std::int64_t>(program_bytes_max);
+  UpgradePiece piece;
+  SPACE_TRY(piece.sha256, require_text(message, "sha256"));
+  if (!is_digest(piece.sha256)) return fail(Code::invalid_argument, "'sha256' is 64 lower-case hex digits");
+  SPACE_TRY(const std::int64_t size, require_int(message, "size", 1, bytes_max));
+  SPACE_TRY(const std::int64_t offset, require_int(message, "offset", 0, size));
+  piece.size = static_cast<std::size_t>(size);
+  piece.offset = static_cast<std::size_t>(offset);
+  SPACE_TRY(const std::string data, require_text(message, "data"));
+  auto bytes = from_base64(data);
+  if (!bytes) return fail(Code::invalid_argument, "'data' is not base64");
+  piece.data = *std::move(bytes);
+  if (piece.data.size() > piece_bytes_max || piece.data.size() > piece.size - piece.offset)
+    return fail(Code::invalid_argument, "'data' is too long");
+  return piece;
 }
 
 }  // namespace space::guest

@@ -14,6 +14,8 @@
 namespace space::guest {
 
 inline constexpr std::size_t entropy_bytes_max = 512;
+inline constexpr std::size_t program_bytes_max = 16 * 1024 * 1024;
+inline constexpr std::size_t piece_bytes_max = 512 * 1024;
 
 struct IdentityMessage {
   std::string sandbox_id;
@@ -35,10 +37,20 @@ struct WakeMessage {  // what is absent is left out
   bool thaw = false;
 };
 
+struct UpgradePiece {
+  std::string sha256;  // of the whole program, lower-case hex
+  std::size_t size = 0;
+  std::size_t offset = 0;
+  Bytes data;
+};
+
 Result<IdentityMessage> parse_identity(const JsonObject& message);
 Result<InitMessage> parse_init(const JsonObject& message);
 Result<Bytes> parse_entropy(
     const JsonObject& message);  // member "entropy": 1 to entropy_bytes_max bytes in base64
 Result<WakeMessage> parse_wake(const JsonObject& message);
+
+// At most program_bytes_max in all and piece_bytes_max in `data`, which ends within the program.
+Result<UpgradePiece> parse_upgrade(const JsonObject& message);
 
 }  // namespace space::guest

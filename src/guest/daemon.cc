@@ -74,16 +74,34 @@ Daemon::Daemon(boost::asio::io_context& loop)
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-Result<void> Daemon::serve_channel(const std::string& cgroup_root, bool is_init) {
+void Daemon::resume(Fd file) {
+  const int number = file.get();
+  auto handover = read_handover(std::move(file));
+  if (handover) {
+    take_over(*std::move(handover), state_, table_);
+    resumed_ = true;
+  } else {
+    log::error("the handover was not understood: what runs goes on unknown",
+               {{"descriptor", number}, log::Field(handover.error())});
+  }
+  Inherited inherited = inherited_descriptors();
+  table_.take_outputs(std::move(inherited.outputs));
+  unknown_ = std::move(inherited.others);
+}
+
+Result<void> Daemon::serve_channel(const std::string& cgroup_root, bool is_init,
+                                   std::vector<std::string> arguments) {
   auto cgroups = Cgroups::create(cgroup_root);
   if (!cgroups) return std::unexpected(std::move(cgroups).error());
   cgroups_ = *std::move(cgroups);
   state_.user_cgroup_fd = cgroups_->user_folder();
   state_.reset_oom_score = true;
   settings_.emplace(executor_, state_);
-  if (const auto loaded = settings_->load(); !loaded && loaded.error().code != Code::not_found)
+  if (const auto loaded = resumed_ ? Result<void>() : settings_->load();
+      !loaded && loaded.error().code != Code::not_found)
     log::warn("settings not taken from the disk", {log::Field(loaded.error())});
   ControlSurroundings around;
+  around.arguments = std::move(arguments);
   around.settings_changed = [this] { settings_->save_soon(); };
   around.save_settings = [this](Deadline deadline) { return settings_->flush(deadline); };
   around.cgroups = &*cgroups_;
@@ -97,6 +115,31 @@ Result<void> Daemon::serve_channel(const std::string& cgroup_root, bool is_init)
   serve_programs();
   spawn(executor_, "channel", run_channel(is_init));
   return {};
+}
+
+Result<void> Daemon::serve_channel_socket(const std::string& path, std::vector<std::string> arguments) {
+  auto listener = listen_unix(executor_, path, 0600);
+  if (!listener) return std::unexpected(std::move(listener).error());
+  ControlSurroundings around;
+  around.arguments = std::move(arguments);
+  around.open_tunnels = [this] { return channel_->open_tunnels(); };
+  around.shut_down = [this](bool) { loop_.stop(); };
+  around.serve_clients = [this](StreamPtr client) { return http_.serve(std::move(client)); };
+  around.set_wall_clock = [](std::int64_t) { return Result<std::int64_t>(0); };
+  around.add_entropy = [](std::span<const std::byte>) { return Result<void>(); };
+  around.flush = [] { return true; };
+  calls_.emplace(executor_, state_, table_, std::move(around));
+  channel_.emplace(http_, *calls_);
+  spawn(executor_, "channel", run_channel_socket(*std::move(listener)));
+  return {};
+}
+
+Task<void> Daemon::run_channel_socket(std::unique_ptr<Listener> listener) {
+  for (;;) {
+    auto host = co_await listener->accept();
+    if (!host) co_return loop_.stop();
+    log::debug("channel session ended", {log::Field(co_await channel_->serve(*std::move(host)))});
+  }
 }
 
 // A frozen program cannot heed the request to end.

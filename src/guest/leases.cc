@@ -30,6 +30,10 @@ Result<void> Leases::put(std::string_view name, std::chrono::seconds time, Monot
   return {};
 }
 
+void Leases::take_over(std::string_view name, Monotonic end) {
+  if (is_name(name) && ends_.size() < count_max) ends_.insert_or_assign(std::string(name), end);
+}
+
 void Leases::remove(std::string_view name) {
   if (const auto found = ends_.find(name); found != ends_.end()) ends_.erase(found);
 }

@@ -21,6 +21,8 @@ class Leases {
   // Takes the lease, or moves its end. invalid_argument: the name is not 1 to 64 of [A-Za-z0-9._-], or the
   // time is not 1 s to a day; exhausted: count_max others are held.
   Result<void> put(std::string_view name, std::chrono::seconds time, Monotonic now);
+  // As another daemon held it; what is no lease is dropped.
+  void take_over(std::string_view name, Monotonic end);
   // Also one that is not held.
   void remove(std::string_view name);
   // Those held now, with their ends.

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <csignal>
 
-#include "guest/utf8_tail.h"
 #include "net/connect.h"
 
 namespace space::guest {
@@ -24,8 +23,6 @@ constexpr Millis character_patience{100};
 // After the exit, for output of what the program left behind: without any, and in all.
 constexpr Millis orphan_patience{200};
 constexpr Millis orphan_limit{2'000};
-// Between two reads of output that is dropped: one who writes without end costs little.
-constexpr Millis drop_pause{10};
 constexpr Millis kill_patience{2'000};
 // After so much the loop's other work has its turn; programs may write faster than we read.
 constexpr std::size_t burst_limit_bytes = 256 * 1024;
@@ -49,18 +46,8 @@ void close_quietly(Descriptor& descriptor) {
   descriptor.close(ignored);
 }
 
-// Reads what an ended program's orphans write: a full pipe would stop them, a closed one would end them.
-Task<void> drop_output(Descriptor source) {
-  static std::array<std::byte, chunk_bytes> dropped;
-  for (;;) {
-    boost::system::error_code error;
-    co_await source.async_wait(Descriptor::wait_read,
-                               boost::asio::redirect_error(boost::asio::use_awaitable, error));
-    if (error) co_return;
-    const ssize_t count = ::read(source.native_handle(), dropped.data(), dropped.size());
-    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) co_return;
-    co_await sleep_for(drop_pause);
-  }
+std::size_t index_of(Output output) {
+  return static_cast<std::size_t>(output);
 }
 
 }  // namespace
@@ -100,7 +87,7 @@ Task<bool> Process::Attachment::wait(Deadline deadline) {
 }
 
 Process::Process(const Executor& executor, pid_t pid, StartRequest request, ProcessPipes pipes,
-                 std::function<void(const std::shared_ptr<Process>&)> on_end)
+                 LeftOutputs& left, std::function<void(const std::shared_ptr<Process>&)> on_end)
     : executor_(executor),
       pid_(pid),
       request_(std::move(request)),
@@ -109,6 +96,7 @@ Process::Process(const Executor& executor, pid_t pid, StartRequest request, Proc
       stdout_(executor),
       stderr_(executor),
       terminal_(executor),
+      left_(left),
       timeout_(executor),
       room_(executor),
       input_free_(executor) {
@@ -118,7 +106,7 @@ Process::Process(const Executor& executor, pid_t pid, StartRequest request, Proc
   adopt(terminal_, std::move(pipes.terminal));
 }
 
-void Process::run(std::optional<Millis> timeout) {
+void Process::run(std::optional<Deadline> kill_at) {
   const auto start = [this](Descriptor& source, Output output) {
     if (!source.is_open()) return;
     ++open_outputs_;
@@ -127,8 +115,10 @@ void Process::run(std::optional<Millis> timeout) {
   start(stdout_, Output::standard);
   start(stderr_, Output::error);
   start(terminal_, Output::terminal);
-  if (!timeout) return;
-  timeout_.expires_after(*timeout);
+  finish_if_done();
+  if (!kill_at || ended_) return;
+  kill_at_ = kill_at->when();
+  timeout_.expires_at(kill_at->when());
   timeout_.async_wait([self = weak_from_this()](const boost::system::error_code& error) {
     if (const auto process = self.lock(); process && !error) process->on_timeout();
   });
@@ -170,7 +160,7 @@ Task<void> Process::read_output(Descriptor* source, Output output) {
   // Room for what is held back, then for what is read. Used between two waits only, so one serves all.
   static std::array<std::byte, Utf8Tail::size_max + chunk_bytes> buffer;
   const std::size_t chunk = output == Output::terminal ? terminal_chunk_bytes : chunk_bytes;
-  Utf8Tail tail;
+  Utf8Tail& tail = tails_[index_of(output)];
   std::size_t burst_bytes = 0;
   std::size_t bytes_after_exit = 0;
   std::optional<Deadline>
@@ -184,7 +174,7 @@ Task<void> Process::read_output(Descriptor* source, Output output) {
     }
     if (orphans && orphans->passed() && !abandoned_) {
       publish(output, tail.take());
-      if (source != &terminal_) spawn(executor_, "dropped output", drop_output(std::move(*source)));
+      if (source != &terminal_) left_.take(std::move(*source));
       co_return;
     }
     while (!has_room()) co_await room_.wait();

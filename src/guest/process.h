@@ -7,6 +7,7 @@
 // Streams come and go without touching the program.
 #pragma once
 
+#include <array>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <deque>
@@ -15,7 +16,10 @@
 #include <optional>
 
 #include "base/fd.h"
+#include "guest/handover.h"
+#include "guest/left_outputs.h"
 #include "guest/process_messages.h"
+#include "guest/utf8_tail.h"
 #include "net/task.h"
 
 namespace space::guest {
@@ -54,11 +58,19 @@ class Process : public std::enable_shared_from_this<Process> {
     Event wake_;
   };
 
-  Process(const Executor& executor, pid_t pid, StartRequest request, ProcessPipes pipes,
+  // `left` outlives it.
+  Process(const Executor& executor, pid_t pid, StartRequest request, ProcessPipes pipes, LeftOutputs& left,
           std::function<void(const std::shared_ptr<Process>&)> on_end);
+  // One that another daemon in this process started. It owns the record's descriptors from then on.
+  Process(const Executor& executor, const ProcessRecord& record, LeftOutputs& left,
+          std::function<void(const std::shared_ptr<Process>&)> on_end);
+  // One that had ended there.
+  Process(const Executor& executor, const EndedRecord& record, LeftOutputs& left);
 
   // Starts reading output and, if given, the timer that kills. Once, right after construction.
-  void run(std::optional<Millis> timeout);
+  void run(std::optional<Deadline> kill_at);
+  // What a daemon that takes this one's place needs. The descriptors stay ours.
+  ProcessRecord record();
   // The program was reaped.
   void on_exit(int wait_status);
 
@@ -100,6 +112,9 @@ class Process : public std::enable_shared_from_this<Process> {
   Descriptor stdout_;
   Descriptor stderr_;
   Descriptor terminal_;
+  LeftOutputs& left_;
+  std::array<Utf8Tail, 3> tails_;  // of Output's kinds
+  std::optional<Monotonic> kill_at_;
   boost::asio::steady_timer timeout_;
   std::vector<Attachment*> attachments_;
   std::deque<std::shared_ptr<const Bytes>> kept_;  // of a terminal nobody is attached to

@@ -29,7 +29,7 @@ bool matches(const Selector& selector, const Process& process) {
 }  // namespace
 
 ProcessTable::ProcessTable(const Executor& executor)
-    : executor_(executor), child_signal_(executor), threads_(executor) {
+    : executor_(executor), child_signal_(executor), left_(executor), threads_(executor) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGCHLD);
@@ -50,10 +50,11 @@ Task<RpcResult<std::shared_ptr<Process>>> ProcessTable::start(StartRequest reque
     std::erase(starting_, starting);  // in one step with what follows: it may be reaped
   if (!pid) co_return std::unexpected(pid.error());
 
-  auto process = std::make_shared<Process>(executor_, *pid, std::move(request), std::move(starting->ours),
-                                           [this](const std::shared_ptr<Process>& ended) { retire(ended); });
+  auto process =
+      std::make_shared<Process>(executor_, *pid, std::move(request), std::move(starting->ours), left_,
+                                [this](const std::shared_ptr<Process>& ended) { retire(ended); });
   home_of(process->request()).insert_or_assign(*pid, process);
-  process->run(timeout);
+  process->run(timeout ? std::optional(Deadline::after(*timeout)) : std::nullopt);
   if (starting->wait_status) process->on_exit(*starting->wait_status);
   co_return process;
 }
@@ -149,6 +150,37 @@ void ProcessTable::retire(const std::shared_ptr<Process>& process) {
   const auto found = home.find(process->pid());
   if (found != home.end() && found->second == process) home.erase(found);
   forget_old();
+}
+
+void ProcessTable::hand_over(Handover& handover) {
+  forget_old();
+  for (const auto& [pid, process] : running_) handover.running.push_back(process->record());
+  for (const Ended& ended : ended_)
+    handover.ended.push_back({.pid = ended.process->pid(),
+                              .request = ended.process->request(),
+                              .exit = ended.process->exit_status(),
+                              .timed_out = ended.process->timed_out(),
+                              .until_ms = std::chrono::ceil<Millis>(ended.until.time_since_epoch()).count()});
+  handover.left_outputs = left_.descriptors();
+}
+
+void ProcessTable::take_over(const Handover& handover) {
+  for (const EndedRecord& record : handover.ended)
+    ended_.push_back(
+        {Monotonic(Millis(record.until_ms)), std::make_shared<Process>(executor_, record, left_)});
+  for (const ProcessRecord& record : handover.running) {
+    const auto process = std::make_shared<Process>(
+        executor_, record, left_, [this](const std::shared_ptr<Process>& ended) { retire(ended); });
+    running_.insert_or_assign(process->pid(), process);
+    process->run(record.kill_at_ms ? std::optional(Deadline::at(Monotonic(Millis(*record.kill_at_ms))))
+                                   : std::nullopt);
+  }
+  for (const int fd : handover.left_outputs) left_.take(Fd(fd));
+  reap();
+}
+
+void ProcessTable::take_outputs(std::vector<Fd> outputs) {
+  for (Fd& output : outputs) left_.take(std::move(output));
 }
 
 void ProcessTable::forget_old() {

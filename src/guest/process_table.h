@@ -28,6 +28,15 @@ class ProcessTable {
   RpcResult<std::shared_ptr<Process>> find_or_recent(const Selector& selector);
   const std::map<pid_t, std::shared_ptr<Process>>& running() const { return running_; }
 
+  // What a daemon that takes this one's place needs; the descriptors stay ours until it does.
+  void hand_over(Handover& handover);
+  // Once, before anything is started: goes on with another's programs, and reaps those that ended meanwhile.
+  // Owns the descriptors from then on.
+  void take_over(const Handover& handover);
+  // Outputs of programs nothing else is known of.
+  void take_outputs(std::vector<Fd> outputs);
+  bool is_starting() const { return !starting_.empty(); }
+
  private:
   struct Ended {
     Monotonic until;
@@ -62,6 +71,7 @@ class ProcessTable {
 
   Executor executor_;
   boost::asio::posix::stream_descriptor child_signal_;
+  LeftOutputs left_;
   Running running_;
   Running hidden_;           // the daemon's own programs
   std::deque<Ended> ended_;  // oldest first

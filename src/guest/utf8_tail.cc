@@ -54,6 +54,11 @@ std::span<const std::byte> Utf8Tail::join(std::span<std::byte> buffer) {
   return joined.first(joined.size() - size_);
 }
 
+void Utf8Tail::hold(std::span<const std::byte> bytes) {
+  size_ = std::min(bytes.size(), size_max);
+  std::ranges::copy(bytes.first(size_), held_.begin());
+}
+
 std::span<const std::byte> Utf8Tail::take() {
   return std::span(held_).first(std::exchange(size_, 0));
 }

@@ -17,6 +17,9 @@ class Utf8Tail {
   static constexpr std::size_t size_max = 3;
 
   bool empty() const { return size_ == 0; }
+  std::span<const std::byte> held() const { return std::span(held_).first(size_); }
+  // Of another daemon's. At most size_max bytes of it.
+  void hold(std::span<const std::byte> bytes);
   // `buffer`: size_max bytes of room, then a new piece. Answers what can be sent: what was held and the
   // piece, without a character it leaves unfinished, which is held now.
   std::span<const std::byte> join(std::span<std::byte> buffer);
