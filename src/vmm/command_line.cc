@@ -14,8 +14,8 @@ constexpr int kvm_fdset = 2;
 std::string kernel_arguments(const MachineSpec& spec) {
   // A panic or reboot ends the VM (-no-reboot), so that the cause is seen at once.
   // Crypto self-tests would cost a sixth of the boot; the packaged kernel passed them when it was built.
-  // A page that is free holds zeros, which a snapshot does not store (init_on_free).
-  std::string text = "console=ttyS0 quiet panic=-1 reboot=t pci=off cryptomgr.notests init_on_free=1";
+  std::string text = "console=ttyS0 quiet panic=-1 reboot=t pci=off cryptomgr.notests";
+  if (spec.zero_free_pages) text += " init_on_free=1";
   // Under TCG a busy host makes timer calibration fail or hang: give the frequency, skip the check.
   if (spec.accelerator == Accelerator::tcg) {
     text += fmt::format(" no_timer_check tsc=reliable tsc_early_khz={}", spec.tsc_khz);

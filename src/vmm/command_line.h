@@ -50,6 +50,8 @@ struct MachineSpec {
   // Boots nothing: waits for migrate-incoming, which brings the devices of a snapshot to its memory. The rest
   // of the line is the same, so that each loads what the other saved.
   bool incoming = false;
+  // What the guest's kernel frees it fills with zeros. At a boot that is all of its memory.
+  bool zero_free_pages = false;
   InheritedFds fds;
   BootFiles files;
 };

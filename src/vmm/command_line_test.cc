@@ -57,7 +57,7 @@ memory-backend-file,id=ram0,size=1024M,mem-path=/memory,share=off,readonly=on,ro
 -initrd
 /initramfs
 -append
-console=ttyS0 quiet panic=-1 reboot=t pci=off cryptomgr.notests init_on_free=1 no_timer_check tsc=reliable tsc_early_khz=2596132
+console=ttyS0 quiet panic=-1 reboot=t pci=off cryptomgr.notests no_timer_check tsc=reliable tsc_early_khz=2596132
 -chardev
 socket,id=qmp,fd=3,server=on,wait=off
 -mon
@@ -105,6 +105,14 @@ TEST(CommandLine, UnderKvmDiffersInAcceleratorCpuAndTimerOnly) {
           "-add-fd\nfd=7,set=2\n-accel\nkvm,device=/dev/fdset/2\n-cpu\nhost\n");
   replace(" no_timer_check tsc=reliable tsc_early_khz=2596132", "");
   EXPECT_EQ(joined(spec_of(Accelerator::kvm)), expected);
+}
+
+TEST(CommandLine, AGuestThatClearsWhatItFreesDiffersInOneWord) {
+  MachineSpec spec = spec_of(Accelerator::tcg);
+  std::string expected = joined(spec);
+  expected.insert(expected.find(" no_timer_check"), " init_on_free=1");
+  spec.zero_free_pages = true;
+  EXPECT_EQ(joined(spec), expected);
 }
 
 TEST(CommandLine, OneThatWaitsForASnapshotDiffersAtItsEndOnly) {

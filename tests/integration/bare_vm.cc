@@ -154,6 +154,7 @@ void BareVm::become_qemu() {
   spec.memory_mib = shape_.memory_mib;
   spec.tsc_khz = tsc_khz_;
   spec.incoming = incoming_;
+  spec.zero_free_pages = shape_.zero_free_pages && !incoming_;
   spec.fds = {.qmp = qmp_.get(), .channel = channel_.get(), .tap = tap, .disk = disk_.get()};
   const auto opened = [](const Fd& fd) { return fmt::format("/proc/self/fd/{}", fd.get()); };
   spec.files = {opened(memory_), opened(kernel_), opened(initramfs_)};

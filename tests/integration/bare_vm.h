@@ -17,6 +17,7 @@ class BareVm {
   struct Shape {
     std::uint32_t vcpus = 1;
     std::uint32_t memory_mib = 512;
+    bool zero_free_pages = false;  // of a boot
   };
 
   // Copies the disk of `template_folder` (manifest.json, disk.raw, vmlinuz, initramfs.img) into a folder of
