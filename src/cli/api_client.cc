@@ -68,10 +68,19 @@ Task<Result<Answer>> ApiClient::call(std::string method, std::string target, std
   co_return answer;
 }
 
+bool shows_paused(const Answer& answer) {
+  const JsonObject* shown = answer.body.if_object();
+  return shown != nullptr && text_member(*shown, "state").value_or("") == "paused";
+}
+
 Task<Result<Target>> ApiClient::connect_sandbox(std::string wanted) const {
   SPACE_CO_TRY(const std::string id, co_await resolve_sandbox(*this, std::move(wanted)));
+  // Connect never shortens a life, so a second only looks; one that rests gets a life to be used in.
+  constexpr int woken_life_s = 3600;
+  auto seen = co_await call("GET", "/sandboxes/" + id, std::nullopt);
+  if (!seen) co_return std::unexpected(co_await explain_missing(*this, id, std::move(seen).error()));
   JsonObject request;
-  request["timeout"] = 1;  // connect never shortens a life: this only looks
+  request["timeout"] = shows_paused(*seen) ? woken_life_s : 1;
   auto answer = co_await call("POST", "/v2/sandboxes/" + id + "/connect", std::move(request));
   if (!answer) co_return std::unexpected(co_await explain_missing(*this, id, std::move(answer).error()));
   if (!answer->body.is_object()) co_return fail(Code::internal, "the API sent no sandbox");

@@ -26,6 +26,8 @@ struct Target {
   std::string domain;        // its ports have names below it; empty: headers name them
 };
 
+bool shows_paused(const Answer& answer);  // of one sandbox
+
 class ApiClient {
  public:
   explicit ApiClient(Settings settings) : settings_(std::move(settings)) {}
@@ -33,8 +35,8 @@ class ApiClient {
   // `body` is sent as JSON. A status of 400 and above is an Error whose message is the server's own.
   Task<Result<Answer>> call(std::string method, std::string target, std::optional<JsonObject> body,
                             Millis timeout = Millis(120'000)) const;
-  // Looks the sandbox up (and extends its life by nothing): what a data-plane request must carry. `wanted` is
-  // its id or a beginning of it that no other has.
+  // Looks the sandbox up (and extends its life by nothing), brings it back if it rests: what a data-plane
+  // request must carry. `wanted` is its id or a beginning of it that no other has.
   Task<Result<Target>> connect_sandbox(std::string wanted) const;
   // An exchange with the guest daemon of `target`: head written, body to be written by the caller.
   Task<Result<std::unique_ptr<http::ClientConnection>>> open_daemon(const Target& target,

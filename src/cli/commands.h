@@ -3,12 +3,15 @@
 
 #include <string>
 
+#include "base/json.h"
 #include "cli/options.h"
 
 namespace space::cli {
 
 struct ProgramSpec;
 ProgramSpec program_of(const ExecOptions& options);  // as `run` and `exec` start it
+
+Json life_json(const std::string& life);  // as the API takes it
 
 int command_create(const CommonOptions& common, const CreateOptions& options);
 int command_run(const CommonOptions& common, const RunOptions& options);
@@ -24,6 +27,11 @@ int command_url(const CommonOptions& common, const UrlOptions& options);
 int command_list(const CommonOptions& common);
 int command_info(const CommonOptions& common, const std::string& sandbox);
 int command_kill(const CommonOptions& common, const std::vector<std::string>& sandboxes);
+
+int command_move(const CommonOptions& common, const MoveOptions& options);
+int command_checkpoint(const CommonOptions& common, const CheckpointOptions& options);
+int command_pool_list(const CommonOptions& common);
+int command_pool_set(const CommonOptions& common, const PoolOptions& options);
 
 int command_template_build(const CommonOptions& common, const TemplateBuildOptions& options);
 int command_template_list(const CommonOptions& common);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* known =
     "state, run, listen, pool_mib, memory_limit_mib, disk_mib_per_s, disk_iops, network_mbit_per_s, "
-    "allow_tcg_multitenant, allow_missing_layers";
+    "allow_tcg_multitenant, allow_missing_layers, warm_pool, warm_pool_max, hot_keep_s, shutdown_limit_s";
 
 struct NumberSetting {
   std::optional<std::int64_t> ConfigFile::* target;
@@ -23,6 +23,10 @@ std::optional<NumberSetting> number_setting(std::string_view key) {
   if (key == "disk_mib_per_s") return NumberSetting{&ConfigFile::disk_mib_per_s, 0};
   if (key == "disk_iops") return NumberSetting{&ConfigFile::disk_iops, 0};
   if (key == "network_mbit_per_s") return NumberSetting{&ConfigFile::network_mbit_per_s, 0};
+  if (key == "warm_pool") return NumberSetting{&ConfigFile::warm_pool, 0};
+  if (key == "warm_pool_max") return NumberSetting{&ConfigFile::warm_pool_max, 0};
+  if (key == "hot_keep_s") return NumberSetting{&ConfigFile::hot_keep_s, 0};
+  if (key == "shutdown_limit_s") return NumberSetting{&ConfigFile::shutdown_limit_s, 1};
   return std::nullopt;
 }
 
@@ -92,6 +96,15 @@ Result<ConfigFile> read_config_file(const std::string& path) {
   if (!text && text.error().code == Code::not_found) return ConfigFile{};
   if (!text) return std::unexpected(text.error());
   return parse_config(*text, path);
+}
+
+Result<void> read_directories(const std::string& path, bool state_given, bool run_given,
+                              Directories& directories) {
+  if (state_given && run_given) return {};
+  SPACE_TRY(const ConfigFile config, read_config_file(path));
+  if (!state_given && !config.state.empty()) directories.state = config.state;
+  if (!run_given && !config.run.empty()) directories.run = config.run;
+  return {};
 }
 
 }  // namespace space::cli

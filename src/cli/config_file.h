@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/options.h"
 
 namespace space::cli {
 
@@ -19,11 +20,17 @@ struct ConfigFile {
   std::optional<std::int64_t> memory_limit_mib;
   std::optional<std::int64_t> disk_mib_per_s, disk_iops, network_mbit_per_s;  // of each sandbox; 0: no limit
   bool allow_tcg_multitenant = false;
-  std::vector<std::string> allow_missing_layers;  // of the jail, where this kernel has none
+  std::vector<std::string> allow_missing_layers;         // of the jail, where this kernel has none
+  std::optional<std::int64_t> warm_pool, warm_pool_max;  // VMs parked: of each template, of all
+  std::optional<std::int64_t> hot_keep_s;                // how long a paused sandbox stays in memory
+  std::optional<std::int64_t> shutdown_limit_s;          // for keeping what runs
 };
 
 // A missing file is an empty configuration; an unknown key or a wrong type is an error with its line.
 Result<ConfigFile> parse_config(std::string_view text, const std::string& path);
 Result<ConfigFile> read_config_file(const std::string& path);
+// Fills what the command line left open.
+Result<void> read_directories(const std::string& path, bool state_given, bool run_given,
+                              Directories& directories);
 
 }  // namespace space::cli

@@ -79,12 +79,17 @@ Task<bool> FakeSandbox::reply(Connection connection, int status, Json body) {
 
 Task<bool> FakeSandbox::answer_api(Connection connection, http::RequestHead head) {
   const auto body = co_await http::read_all(connection->body(), 1024 * 1024);
+  if (gone) co_return co_await reply(connection, 404, JsonObject{{"message", "it was killed"}});
+  if (head.method == "GET" && head.path().starts_with("/sandboxes/"))
+    co_return co_await reply(connection, 200,
+                             JsonObject{{"sandboxID", id}, {"state", paused ? "paused" : "running"}});
   if (head.method == "GET") {
     JsonArray list;
     for (const std::string& one : ids) list.push_back(JsonObject{{"sandboxID", one}});
     co_return co_await reply(connection, 200, std::move(list));
   }
-  if (gone) co_return co_await reply(connection, 404, JsonObject{{"message", "it was killed"}});
+  connected_with = body ? parse_json_object(*body, "request").value_or(JsonObject()) : JsonObject();
+  paused = false;
   co_return co_await reply(connection, 201, JsonObject{{"sandboxID", id}, {"envdAccessToken", "token"}});
 }
 

@@ -40,6 +40,8 @@ class FakeSandbox {
   bool lose_input_answer = false;             // input arrives, its answer does not; once
   bool refuse_streams = false;                // Start and Connect are cut before an answer
   bool gone = false;                          // the API does not know the sandbox
+  bool paused = false;                        // until it is connected to
+  JsonObject connected_with;                  // the last connect
 
   // The one program: what its streams get, and what came in.
   std::string input;

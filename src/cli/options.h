@@ -30,12 +30,15 @@ struct UpOptions {
   std::optional<std::int64_t> disk_mib_per_s, disk_iops, network_mbit_per_s;  // of each sandbox; 0: no limit
   bool allow_tcg_multitenant = false;
   std::vector<std::string> allow_missing_layers;
+  std::optional<std::int64_t> warm_pool, warm_pool_max, hot_keep_s, shutdown_limit_s;
   bool detach = false;
 };
 
 struct DownOptions {
   Directories directories;
+  std::string config = "/etc/space/space.toml";
   bool all = false;
+  bool keep_running = false;
 };
 
 // Empty: not given; then the configuration file's, then the default.
@@ -47,9 +50,29 @@ struct DoctorOptions {
 
 struct CreateOptions {
   std::string template_name = "base";
-  int timeout_seconds = 3600;
+  std::string life = "3600";  // seconds, or "never"
+  std::string on_timeout = "kill";
+  bool auto_resume = false;
+  std::optional<std::int64_t> idle_pause_s;
   std::map<std::string, std::string> metadata;
   std::map<std::string, std::string> env;
+};
+
+struct MoveOptions {
+  enum class Kind : unsigned char { pause, resume, stop, start } kind = Kind::pause;
+  std::vector<std::string> sandboxes;
+  std::string life = "3600";
+  bool boot = false;
+};
+
+struct CheckpointOptions {
+  std::string sandbox;
+  bool list = false;
+};
+
+struct PoolOptions {
+  std::string template_name;
+  std::optional<std::int64_t> target;  // absent: the node's default
 };
 
 struct ExecOptions {
@@ -124,6 +147,7 @@ struct RunOptions {
 
 struct TemplateBuildOptions {
   Directories directories;
+  std::string config = "/etc/space/space.toml";
   std::string name = "base";
   std::string recipe;
 };

@@ -14,8 +14,7 @@ void add_up(Program& program) {
   command->add_option("--listen", options->listen, "API address")
       ->envname("SPACE_LISTEN")
       ->capture_default_str();
-  command->add_option("--config", options->config, "Configuration file; flags win over it")
-      ->capture_default_str();
+  add_config(command, options->config);
   command->add_option("--pool-mib", options->pool_mib, "Size of the disk pool, when this start makes it")
       ->check(CLI::PositiveNumber);
   command->add_option("--memory-limit-mib", options->memory_limit_mib, "Memory promised to sandboxes at most")
@@ -32,6 +31,14 @@ void add_up(Program& program) {
             "Each sandbox's network, each way; 1000, 0: no limit");
   command->add_option("--allow-missing-layer", options->allow_missing_layers,
                       "Run VMs without this layer of the jail where the kernel has none, e.g. landlock");
+  add_limit("--warm-pool", options->warm_pool, "VMs kept ready for each template's default shape; 2");
+  add_limit("--warm-pool-max", options->warm_pool_max, "VMs kept ready in all");
+  add_limit("--hot-keep", options->hot_keep_s,
+            "Seconds a paused sandbox stays in memory; 300, then its checkpoint takes over");
+  command
+      ->add_option("--shutdown-limit", options->shutdown_limit_s,
+                   "Seconds 'space down' may take to keep what runs; 60")
+      ->check(CLI::PositiveNumber);
   command->add_flag("-d,--detach", options->detach, "Return once everything is ready");
   command->footer(
       "Examples:\n"
@@ -44,16 +51,22 @@ void add_up(Program& program) {
 }
 
 void add_down(Program& program) {
-  CLI::App* command =
-      program.app.add_subcommand("down", "Stop the daemons; sandboxes keep running unless --all");
+  CLI::App* command = program.app.add_subcommand(
+      "down", "Keep every sandbox on the disk and stop; 'space up' brings them back");
   const auto options = std::make_shared<DownOptions>();
   add_directories(command, options->directories);
-  command->add_flag("--all", options->all, "Also kill every sandbox and unmount the pool");
+  add_config(command, options->config);
+  CLI::Option* all = command->add_flag("--all", options->all, "Kill every sandbox and unmount the pool");
+  command
+      ->add_flag("--keep-running", options->keep_running,
+                 "Stop the daemons only: virtual machines and commands run on without them")
+      ->excludes(all);
   command->footer(
       "Examples:\n"
-      "  sudo space down          sandboxes run on; 'space up' finds them again\n"
-      "  sudo space down --all");
-  program.on_call(command, options, command_down);
+      "  sudo space down                   before a reboot: a checkpoint of each running sandbox\n"
+      "  sudo space down --keep-running    before an upgrade: 'space up' finds them running\n"
+      "  sudo space down --all             nothing is kept");
+  program.on_call_here(command, options, command_down);
 }
 
 void add_env(Program& program) {

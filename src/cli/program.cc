@@ -1,5 +1,8 @@
 #include "cli/program.h"
 
+#include "cli/config_file.h"
+#include "cli/output.h"
+
 namespace space::cli {
 
 Program::Program()
@@ -27,6 +30,16 @@ void add_directories(CLI::App* command, Directories& directories) {
       ->capture_default_str();
 }
 
+void add_config(CLI::App* command, std::string& path) {
+  command->add_option("--config", path, "Configuration file; flags win over it")->capture_default_str();
+}
+
+int Program::find_directories(const CLI::App* command, const std::string& config, Directories& directories) {
+  const auto found =
+      read_directories(config, command->count("--state") > 0, command->count("--run") > 0, directories);
+  return found ? 0 : report(found.error());
+}
+
 void add_pairs(CLI::App* command, const std::string& flag, std::map<std::string, std::string>& pairs,
                const std::string& help) {
   const auto parse = [&pairs, flag](const std::vector<std::string>& given) {
@@ -50,6 +63,18 @@ void add_exec_flags(CLI::App* command, ExecOptions& options) {
                    "Kill the command after this many seconds (0: never)")
       ->capture_default_str();
   add_pairs(command, "-e,--env", options.env, "NAME=VALUE for this command; may be repeated");
+}
+
+void add_life(CLI::App* command, std::string& life) {
+  const auto check = [](const std::string& text) {
+    const bool digits =
+        !text.empty() && text.size() < 12 && text.find_first_not_of("0123456789") == text.npos;
+    if (text == "never" || (digits && std::stoll(text) > 0)) return std::string();
+    return "'" + text + "' must be a number of seconds, or never";
+  };
+  command->add_option("--life", life, "Seconds the sandbox lives unless it is extended, or 'never'")
+      ->capture_default_str()
+      ->check(CLI::Validator(check, "SECONDS|never"));
 }
 
 void add_sandbox_id(CLI::App* command, std::string& sandbox) {

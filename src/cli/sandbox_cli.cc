@@ -9,9 +9,16 @@ namespace {
 void add_create_flags(CLI::App* command, CreateOptions& options, const std::string& letter_free_env) {
   command->add_option("-t,--template", options.template_name, "Template to start from")
       ->capture_default_str();
-  command->add_option("--life", options.timeout_seconds, "Seconds the sandbox lives unless it is extended")
+  add_life(command, options.life);
+  command->add_option("--on-timeout", options.on_timeout, "What happens at the end of --life: kill or pause")
       ->capture_default_str()
-      ->check(CLI::Range(1, 86400));
+      ->check(CLI::IsMember({"kill", "pause"}));
+  command->add_flag("--auto-resume", options.auto_resume,
+                    "A request to one of its ports wakes it when paused");
+  command
+      ->add_option("--idle-pause", options.idle_pause_s,
+                   "Rest after this many seconds in which nothing happens; the next request wakes it")
+      ->check(CLI::PositiveNumber);
   add_pairs(command, "--metadata", options.metadata, "NAME=VALUE, kept with the sandbox; may be repeated");
   add_pairs(command, letter_free_env, options.env, "NAME=VALUE, seen by every process; may be repeated");
 }
@@ -41,7 +48,9 @@ void add_create(Program& program) {
   command->footer(
       "Examples:\n"
       "  id=$(space create --life 86400 --metadata owner=ana)\n"
-      "  space create -t python -e API=http://example -e DEBUG=1");
+      "  space create -t python -e API=http://example -e DEBUG=1\n"
+      "  space create --life never --idle-pause 300       costs nothing while nobody uses it\n"
+      "  space create --on-timeout pause --auto-resume    rests at its timeout, wakes for a request");
   program.on_call(command, options, command_create);
 }
 

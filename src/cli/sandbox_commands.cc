@@ -1,8 +1,11 @@
+#include <cstdlib>
+
 #include "cli/api_client.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/process_client.h"
 #include "cli/sandbox_lookup.h"
+#include "cli/waiting.h"
 
 namespace space::cli {
 
@@ -11,7 +14,10 @@ namespace {
 JsonObject create_request(const CreateOptions& options) {
   JsonObject request;
   request["templateID"] = options.template_name;
-  request["timeout"] = options.timeout_seconds;
+  request["timeout"] = life_json(options.life);
+  if (options.on_timeout == "pause") request["autoPause"] = true;
+  if (options.auto_resume) request["autoResume"] = JsonObject{{"enabled", true}};
+  if (options.idle_pause_s) request["pausePolicy"] = JsonObject{{"idlePauseSeconds", *options.idle_pause_s}};
   JsonObject metadata;
   for (const auto& [name, value] : options.metadata) metadata[name] = value;
   request["metadata"] = std::move(metadata);
@@ -22,7 +28,8 @@ JsonObject create_request(const CreateOptions& options) {
 }
 
 Task<Result<JsonObject>> create_sandbox(const ApiClient& api, const CreateOptions& options) {
-  SPACE_CO_TRY(Answer answer, co_await api.call("POST", "/v2/sandboxes", create_request(options)));
+  SPACE_CO_TRY(Answer answer, co_await with_word(api.call("POST", "/v2/sandboxes", create_request(options)),
+                                                 "creating a sandbox"));
   if (!answer.body.is_object()) co_return fail(Code::internal, "the API sent no sandbox");
   co_return std::move(answer.body.get_object());
 }
@@ -49,7 +56,8 @@ Task<Result<int>> run(const ApiClient& api, const RunOptions& options) {
 // An id, or a beginning of one.
 Task<Result<Answer>> call_sandbox(const ApiClient& api, std::string method, std::string wanted) {
   SPACE_CO_TRY(const std::string id, co_await resolve_sandbox(api, std::move(wanted)));
-  auto answer = co_await api.call(std::move(method), "/sandboxes/" + id, std::nullopt);
+  const std::string path = method == "GET" ? "/v1/sandboxes/" : "/sandboxes/";
+  auto answer = co_await api.call(std::move(method), path + id, std::nullopt);
   if (!answer) co_return std::unexpected(co_await explain_missing(api, id, std::move(answer).error()));
   co_return answer;
 }
@@ -60,6 +68,11 @@ std::string number_or(const JsonObject& object, std::string_view key) {
 }
 
 }  // namespace
+
+Json life_json(const std::string& life) {
+  if (life == "never") return Json(life);
+  return Json(std::strtoll(life.c_str(), nullptr, 10));
+}
 
 int command_create(const CommonOptions& common, const CreateOptions& options) {
   const auto api = make_client(common);
@@ -94,7 +107,8 @@ int command_list(const CommonOptions& common) {
   for (const Json& item : *sandboxes) {
     if (!item.is_object()) continue;
     const JsonObject& sandbox = item.get_object();
-    rows.push_back({text_or(sandbox, "sandboxID", "?"), text_or(sandbox, "state", "?"),
+    rows.push_back({text_or(sandbox, "sandboxID", "?"),
+                    text_or(sandbox, "stateDetail", text_or(sandbox, "state", "?")),
                     text_or(sandbox, "alias", text_or(sandbox, "templateID", "?")),
                     number_or(sandbox, "cpuCount"), number_or(sandbox, "memoryMB"),
                     age(text_or(sandbox, "startedAt", "")), text_or(sandbox, "endAt", "?")});

@@ -144,7 +144,13 @@ Task<Result<void>> Session::attach_again(Error why) {
 }
 
 Task<Result<void>> Session::try_attach() {
-  SPACE_CO_CHECK(co_await api_.connect_sandbox(target_->sandbox_id));
+  // Whoever paused it does not want it back because a terminal is open.
+  SPACE_CO_TRY(const Answer seen,
+               co_await api_.call("GET", "/sandboxes/" + target_->sandbox_id, std::nullopt));
+  if (shows_paused(seen))
+    co_return fail(Code::not_found,
+                   "the sandbox was paused; 'space attach {} {}' brings it and the program back",
+                   target_->sandbox_id, to_string(selector_));
   SPACE_CO_TRY(auto stream, co_await attach());
   const auto first = co_await stream->next(silence_max);
   if (!first && first.error().code == Code::not_found)

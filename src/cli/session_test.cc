@@ -135,6 +135,18 @@ TEST_F(SessionTest, AKilledSandboxEndsTheShell) {
   EXPECT_THAT(code.error().message, HasSubstr("it was killed"));
 }
 
+// Whoever paused it does not want it back because a terminal is open.
+TEST_F(SessionTest, APausedSandboxEndsTheShellAndIsNotBroughtBack) {
+  const auto code = shell([this]() -> Task<void> {
+    co_await until([this] { return sandbox.open_streams() == 1; });
+    sandbox.paused = true;
+    sandbox.cut_streams();
+  });
+  ASSERT_FALSE(code);
+  EXPECT_THAT(code.error().message, HasSubstr("was paused; 'space attach"));
+  EXPECT_TRUE(sandbox.paused);
+}
+
 TEST_F(SessionTest, TheEndOfPipedInputReachesTheProgram) {
   const auto code = shell([this]() -> Task<void> {
     type("exit\n");

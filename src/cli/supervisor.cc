@@ -19,7 +19,7 @@ namespace space::cli {
 namespace {
 
 constexpr Millis ready_limit{20'000};
-constexpr Millis stop_limit{5'000};
+constexpr Millis stop_look{5};
 constexpr Millis backoff_max{5'000};
 
 bool empty_bounding_set() {
@@ -45,7 +45,8 @@ bool become_user(const DaemonSpec& spec) {
   ::dup2(log, STDOUT_FILENO);
   if (::close_range(first_stray, ~0U, 0) != 0 || ::setrlimit(RLIMIT_CORE, &no_core_file) != 0) ::_exit(126);
   if (spec.uid != 0 && !become_user(spec)) ::_exit(126);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // after setresuid, which clears it
+  ::prctl(PR_SET_PDEATHSIG, spec.leave_signal);  // after setresuid, which clears it
+  ::setpgid(0, 0);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -91,7 +92,7 @@ Result<void> Supervisor::wait_ready(std::size_t index, Deadline deadline) {
 Result<void> Supervisor::start(const std::function<void(std::string)>& progress) {
   sigset_t handled;
   ::sigemptyset(&handled);
-  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&handled, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGCHLD}) ::sigaddset(&handled, signal);
   ::sigprocmask(SIG_BLOCK, &handled, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans of the daemons become ours and are reaped
@@ -101,7 +102,7 @@ Result<void> Supervisor::start(const std::function<void(std::string)>& progress)
     auto result = launch(i);
     if (result) result = wait_ready(i, Deadline::after(ready_limit));
     if (!result) {
-      stop();
+      stop(Ending::daemons_only);
       return result;
     }
     progress(fmt::format("{} ready ({} ms)", daemons_[i].name,
@@ -139,36 +140,41 @@ void Supervisor::restart_due() {
   }
 }
 
-Result<void> Supervisor::run() {
+Result<Supervisor::Ending> Supervisor::run() {
   while (true) {
     pollfd watched{.fd = signals_.get(), .events = POLLIN, .revents = 0};
     ::poll(&watched, 1, 100);
     signalfd_siginfo info{};
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
-      if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) return {};
+      if (info.ssi_signo == SIGQUIT) return Ending::daemons_only;
+      if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) return Ending::in_order;
     }
     reap();
     restart_due();
   }
 }
 
-void Supervisor::stop() {
-  stopping_ = true;
-  for (std::size_t i = children_.size(); i-- > 0;) {
-    if (children_[i].pid < 0) continue;
-    ::kill(children_[i].pid, SIGTERM);
-    const Deadline deadline = Deadline::after(stop_limit);
-    while (children_[i].pid >= 0 && !deadline.passed()) {
-      std::this_thread::sleep_for(Millis(5));
-      reap();
-    }
-    if (children_[i].pid >= 0) {
-      log::warn("daemon did not stop, killing it", {{"daemon", daemons_[i].name}});
-      ::kill(children_[i].pid, SIGKILL);
-      ::waitpid(children_[i].pid, nullptr, 0);
-      children_[i].pid = -1;
-    }
+void Supervisor::stop_one(std::size_t index, Ending ending, const std::function<void()>& waiting) {
+  const Child& child = children_[index];
+  const DaemonSpec& spec = daemons_[index];
+  if (child.pid < 0) return;
+  ::kill(child.pid, ending == Ending::in_order ? SIGTERM : spec.leave_signal);
+  const Deadline deadline = Deadline::after(spec.stop_limit);
+  while (child.pid >= 0 && !deadline.passed()) {
+    std::this_thread::sleep_for(stop_look);
+    waiting();
+    reap();
   }
+  if (child.pid < 0) return;
+  log::warn("daemon did not stop, killing it", {{"daemon", spec.name}});
+  ::kill(child.pid, SIGKILL);
+  ::waitpid(child.pid, nullptr, 0);
+  children_[index].pid = -1;
+}
+
+void Supervisor::stop(Ending ending, const std::function<void()>& waiting) {
+  stopping_ = true;
+  for (std::size_t i = children_.size(); i-- > 0;) stop_one(i, ending, waiting);
 }
 
 }  // namespace space::cli

@@ -1,11 +1,12 @@
 // Supervisor: what `space up` is. Starts the daemons in order, restarts one that dies, ends them in reverse
 // order. Runs as root; plain code without Asio. Killing it stops the daemons (PR_SET_PDEATHSIG) and never a
-// sandbox.
+// sandbox. Each daemon has a process group of its own: the terminal's signals are for the supervisor alone.
 #pragma once
 
 #include <sys/types.h>
 
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct DaemonSpec {
   uid_t uid = 0;
   gid_t gid = 0;
   std::function<bool()> ready;  // polled until true
+  // Instead of SIGTERM, when sandboxes are to run on; also what it gets when the supervisor dies.
+  int leave_signal = SIGTERM;
+  Millis stop_limit{5'000};  // then it is killed
 };
 
 class Supervisor {
@@ -34,9 +38,12 @@ class Supervisor {
   // Starts all, one after the other; `progress` gets a line for each. On failure those started are stopped
   // again.
   Result<void> start(const std::function<void(std::string)>& progress);
-  // Until SIGTERM or SIGINT (blocked and read by signalfd since start): restarts what dies, reaps orphans.
-  Result<void> run();
-  void stop();
+  // SIGTERM and SIGINT: everything ends in good order. SIGQUIT: the daemons only.
+  enum class Ending : unsigned char { in_order, daemons_only };
+  // Until one of those (blocked and read by signalfd since start): restarts what dies, reaps orphans.
+  Result<Ending> run();
+  // One after the other, the last first. `waiting` is called every few milliseconds.
+  void stop(Ending ending, const std::function<void()>& waiting = [] {});
 
  private:
   struct Child {
@@ -49,6 +56,7 @@ class Supervisor {
   Result<void> wait_ready(std::size_t index, Deadline deadline);
   void reap();
   void restart_due();
+  void stop_one(std::size_t index, Ending ending, const std::function<void()>& waiting);
 
   std::vector<DaemonSpec> daemons_;
   std::vector<Child> children_;

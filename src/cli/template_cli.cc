@@ -7,18 +7,19 @@ namespace space::cli {
 namespace {
 
 void add_build(Program& program, CLI::App* templates) {
-  CLI::App* command =
-      templates->add_subcommand("build", "Build a template from its recipe and put it on the node (root)");
+  CLI::App* command = templates->add_subcommand(
+      "build", "Build a template from its recipe, put it on the node and take its checkpoint (root)");
   const auto options = std::make_shared<TemplateBuildOptions>();
   command->add_option("name", options->name, "Template name")->capture_default_str();
   command->add_option("--recipe", options->recipe,
                       "Recipe folder (default: the one of that name that came with SPACE)");
   add_directories(command, options->directories);
+  add_config(command, options->config);
   command->footer(
       "Examples:\n"
       "  sudo space template build base\n"
       "  sudo space template build mine --recipe ./mine");
-  program.on_call(command, options, command_template_build);
+  program.on_call_here(command, options, command_template_build);
 }
 
 void add_remove(Program& program, CLI::App* templates) {

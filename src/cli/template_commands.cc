@@ -11,10 +11,13 @@
 #include "cli/commands.h"
 #include "cli/install.h"
 #include "cli/output.h"
+#include "cli/waiting.h"
 
 namespace space::cli {
 
 namespace {
+
+constexpr Millis import_limit{600'000};
 
 Result<std::string> recipe_of(const TemplateBuildOptions& options) {
   SPACE_TRY(const std::string images, images_folder());
@@ -56,9 +59,12 @@ int command_template_build(const CommonOptions& common, const TemplateBuildOptio
   const auto settings = load_settings(common.api_url, common.api_key);
   if (!settings) return report(settings.error());
   const ApiClient api(Settings{settings->host, settings->port, settings->api_key.clone()});
-  note("registering template " + options.name);
-  const auto answer = run_loop(api.call(
-      "POST", "/v1/templates", JsonObject{{"digest", *digest}, {"name", options.name}}, Millis(300'000)));
+  // The node answers once it has copied the template, booted one of it and taken its checkpoint.
+  note("registering template " + options.name + ": the node boots it once and keeps its checkpoint");
+  const auto answer =
+      run_loop(with_word(api.call("POST", "/v1/templates",
+                                  JsonObject{{"digest", *digest}, {"name", options.name}}, import_limit),
+                         "taking the checkpoint of " + options.name));
   if (!answer) return report(answer.error());
   if (common.json) {
     print_json(answer->body);

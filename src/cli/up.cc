@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -9,7 +8,9 @@
 
 #include <array>
 #include <csignal>
-#include <thread>
+#include <cstdlib>
+#include <iterator>
+#include <sstream>
 
 #include "base/bytes.h"
 #include "base/log.h"
@@ -21,6 +22,7 @@
 #include "cli/output.h"
 #include "cli/platform_commands.h"
 #include "cli/supervisor.h"
+#include "cli/up_lock.h"
 
 namespace space::cli {
 
@@ -125,6 +127,19 @@ std::optional<bool> node_connected(const Directories& directories, const std::st
   return connected ? *connected : std::nullopt;
 }
 
+// For tests: more words for space-sandboxd's command line.
+std::vector<std::string> words_of(const char* text) {
+  std::istringstream stream(text == nullptr ? "" : text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+// Ends last of all its wait for guests that do not answer.
+Millis sandboxd_stop_limit(const UpOptions& options) {
+  constexpr std::int64_t shutdown_limit_s = 60;
+  constexpr Millis margin{15'000};
+  return std::chrono::seconds(options.shutdown_limit_s.value_or(shutdown_limit_s)) + margin;
+}
+
 Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts& accounts) {
   SPACE_TRY(const std::string noded, sibling_program("space-noded"));
   SPACE_TRY(const std::string control, sibling_program("space-control"));
@@ -149,30 +164,35 @@ Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts
   add(for_sandboxd, "--disk-mib-per-s", options.disk_mib_per_s);
   add(for_sandboxd, "--disk-iops", options.disk_iops);
   add(for_sandboxd, "--network-mbit-per-s", options.network_mbit_per_s);
+  add(for_sandboxd, "--warm-pool", options.warm_pool);
+  add(for_sandboxd, "--warm-pool-max", options.warm_pool_max);
+  add(for_sandboxd, "--hot-keep-s", options.hot_keep_s);
+  add(for_sandboxd, "--shutdown-limit-s", options.shutdown_limit_s);
   if (options.allow_tcg_multitenant) for_sandboxd.emplace_back("--allow-tcg-multitenant");
+  for (std::string& word : words_of(std::getenv("SPACE_SANDBOXD_OPTIONS")))
+    for_sandboxd.push_back(std::move(word));
   return std::vector<DaemonSpec>{
-      {"space-noded", with(noded, for_noded), 0, 0,
-       [directories] { return unix_accepts(directories.run + "/noded/noded.sock", SOCK_SEQPACKET); }},
-      {"space-control",
-       with(control, {"--listen", options.listen, "--node-uid", std::to_string(accounts.sandboxd.uid)}),
-       accounts.control.uid, accounts.control.gid,
-       [directories, listen = options.listen] { return node_connected(directories, listen).has_value(); }},
-      {"space-sandboxd", with(sandboxd, for_sandboxd), accounts.sandboxd.uid, accounts.sandboxd.gid,
-       [directories, listen = options.listen] {
-         return node_connected(directories, listen).value_or(false);
-       }},
+      {.name = "space-noded",
+       .argv = with(noded, for_noded),
+       .ready =
+           [directories] { return unix_accepts(directories.run + "/noded/noded.sock", SOCK_SEQPACKET); }},
+      {.name = "space-control",
+       .argv =
+           with(control, {"--listen", options.listen, "--node-uid", std::to_string(accounts.sandboxd.uid)}),
+       .uid = accounts.control.uid,
+       .gid = accounts.control.gid,
+       .ready = [directories,
+                 listen = options.listen] { return node_connected(directories, listen).has_value(); }},
+      // SIGTERM asks it to keep what runs, SIGQUIT to leave it alone.
+      {.name = "space-sandboxd",
+       .argv = with(sandboxd, for_sandboxd),
+       .uid = accounts.sandboxd.uid,
+       .gid = accounts.sandboxd.gid,
+       .ready = [directories,
+                 listen = options.listen] { return node_connected(directories, listen).value_or(false); },
+       .leave_signal = SIGQUIT,
+       .stop_limit = sandboxd_stop_limit(options)},
   };
-}
-
-// One supervisor for a run directory: the lock goes with the process, whatever ends it.
-Result<Fd> take_lock(const std::string& run) {
-  SPACE_TRY(Fd lock, open_fd(run + "/up.lock", O_RDWR | O_CREAT, 0600));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
-    return fail(Code::conflict, "SPACE is already up (run directory {})", run);
-  const std::string pid = std::to_string(::getpid()) + "\n";
-  if (::ftruncate(lock.get(), 0) != 0) return fail_errno(errno, "write lock file");
-  SPACE_CHECK(write_all(lock.get(), as_bytes(pid)));
-  return lock;
 }
 
 // The supervisor's life. `progress` lines and the final result go to the caller's terminal.
@@ -182,7 +202,7 @@ Result<void> serve(const UpOptions& options, const std::function<void(std::strin
   SPACE_TRY(const Account sandboxd, account("space-sandboxd"));
   const Accounts accounts{control, sandboxd};
   SPACE_CHECK(prepare_folders(options.directories, accounts));
-  SPACE_TRY(const Fd lock, take_lock(options.directories.run));
+  SPACE_TRY(const Fd lock, take_up_lock(options.directories.run, sandboxd_stop_limit(options)));
   SPACE_TRY(const Fd log,
             open_fd(options.directories.state + "/space.log", O_WRONLY | O_CREAT | O_APPEND, 0640));
   SPACE_TRY(auto specs, daemons(options, accounts));
@@ -191,10 +211,11 @@ Result<void> serve(const UpOptions& options, const std::function<void(std::strin
   SPACE_TRY(const Settings settings, bootstrap_settings(options.directories, options.listen));
   SPACE_CHECK(save_settings(settings, options.listen));
   started();
+  KeepingLine keeping(options.directories.run, ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
   ::dup2(log.get(), STDERR_FILENO);  // from here on the supervisor's own words go to the one log
-  auto result = supervisor.run();
-  supervisor.stop();
-  return result;
+  SPACE_TRY(const Supervisor::Ending ending, supervisor.run());
+  supervisor.stop(ending, [&] { keeping.draw(); });
+  return {};
 }
 
 void say_ready(const UpOptions& options) {
@@ -250,57 +271,6 @@ int serve_detached(const UpOptions& options) {
   return 0;
 }
 
-Result<pid_t> running_supervisor(const std::string& run) {
-  SPACE_TRY(const Fd lock, open_fd(run + "/up.lock", O_RDWR));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0)
-    return fail(Code::not_found, "SPACE is not up (run directory {})", run);
-  SPACE_TRY(const std::string text, read_file(run + "/up.lock", 64));
-  const int pid = std::atoi(text.c_str());
-  if (pid <= 1) return fail(Code::internal, "{}/up.lock holds no process id", run);
-  return pid;
-}
-
-Result<int> kill_all_sandboxes(const CommonOptions& common) {
-  SPACE_TRY(Settings settings, load_settings(common.api_url, common.api_key));
-  const ApiClient api(std::move(settings));
-  int killed = 0;
-  while (true) {
-    SPACE_TRY(const Answer page, run_loop(api.call("GET", "/v2/sandboxes?limit=100", std::nullopt)));
-    if (!page.body.is_array() || page.body.get_array().empty()) return killed;
-    for (const Json& sandbox : page.body.get_array()) {
-      if (!sandbox.is_object()) continue;
-      SPACE_TRY(const std::string id, require_text(sandbox.get_object(), "sandboxID"));
-      auto answer = run_loop(api.call("DELETE", "/sandboxes/" + id, std::nullopt));
-      if (!answer && answer.error().code != Code::not_found) return std::unexpected(answer.error());
-      ++killed;
-    }
-  }
-}
-
-Result<void> down(const CommonOptions& common, const DownOptions& options) {
-  const auto pid = running_supervisor(options.directories.run);
-  if (!pid && !options.all) return std::unexpected(pid.error());
-  if (pid) {
-    if (options.all) {
-      SPACE_TRY(const int killed, kill_all_sandboxes(common));
-      if (killed > 0) note(fmt::format("killed {} sandbox{}", killed, killed == 1 ? "" : "es"));
-    }
-    ::kill(*pid, SIGTERM);
-    const Deadline deadline = Deadline::after(Millis(20'000));
-    while (running_supervisor(options.directories.run)) {
-      if (deadline.passed())
-        return fail(Code::deadline, "the supervisor (process {}) did not end within 20 s", *pid);
-      std::this_thread::sleep_for(Millis(20));
-    }
-  }
-  if (!options.all) return {};
-  SPACE_TRY(const std::string noded, sibling_program("space-noded"));
-  SPACE_TRY([[maybe_unused]] const std::string output,
-            run_program_capture({noded, "--unmount-pool", "--kill-vms", "--state", options.directories.state,
-                                 "--run", options.directories.run}));
-  return {};
-}
-
 }  // namespace
 
 int command_up(const CommonOptions&, UpOptions options, bool state_given, bool run_given, bool listen_given) {
@@ -324,36 +294,24 @@ int command_up(const CommonOptions&, UpOptions options, bool state_given, bool r
   if (!options.disk_iops) options.disk_iops = config->disk_iops;
   if (!options.network_mbit_per_s) options.network_mbit_per_s = config->network_mbit_per_s;
   if (options.allow_missing_layers.empty()) options.allow_missing_layers = config->allow_missing_layers;
+  if (!options.warm_pool) options.warm_pool = config->warm_pool;
+  if (!options.warm_pool_max) options.warm_pool_max = config->warm_pool_max;
+  if (!options.hot_keep_s) options.hot_keep_s = config->hot_keep_s;
+  if (!options.shutdown_limit_s) options.shutdown_limit_s = config->shutdown_limit_s;
   options.allow_tcg_multitenant = options.allow_tcg_multitenant || config->allow_tcg_multitenant;
   if (auto lock = running_supervisor(options.directories.run)) {
-    print_line(fmt::format("SPACE is already up (process {})", *lock));
+    print_line(fmt::format("SPACE is already up (process {})", lock->pid));
     return 0;
   }
   if (options.detach) return serve_detached(options);
   const auto result = serve(options, note, [&] {
     say_ready(options);
-    note("Ctrl-C stops the daemons; sandboxes keep running until 'space down --all'.");
+    note("Ctrl-C keeps every sandbox on the disk and stops; the next 'space up' brings them back.");
     std::fflush(stdout);
   });
   if (result) return 0;
   print_error(result.error());
   return exit_failed;
-}
-
-int command_down(const CommonOptions& common, const DownOptions& options) {
-  if (::geteuid() != 0) {
-    print_error(Error{Code::permission_denied, "'space down' needs root: sudo space down"});
-    return exit_failed;
-  }
-  const auto result = down(common, options);
-  if (!result) {
-    print_error(result.error());
-    return exit_failed;
-  }
-  print_line(options.all ? "SPACE is down; no sandbox runs, the pool is unmounted."
-                         : "SPACE is down; running sandboxes go on ('space up' finds them again, 'space down "
-                           "--all' ends them).");
-  return 0;
 }
 
 }  // namespace space::cli
