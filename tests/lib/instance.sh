@@ -3,6 +3,9 @@
 #
 #   SPACE_BUILD   folder of the built programs (default: build/release of this checkout)
 #   SPACE_CACHE   image cache shared between runs (default: /var/cache/space)
+#   SPACE_WARM_POOL      parked VMs (default: 0, so that what is counted and killed is what a test made)
+#   SPACE_UP_ARGUMENTS   more words for `space up`
+#   SPACE_SANDBOXD_OPTIONS   words `space up` hands on to space-sandboxd: its faults
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 SPACE_BUILD=${SPACE_BUILD:-$repo/build/release}
@@ -27,7 +30,11 @@ instance_up() {
   read_settings
 }
 
-instance_start() { space up -d --state "$SPACE_STATE" --run "$SPACE_RUN" --listen "127.0.0.1:$SPACE_PORT" >&2; }
+instance_start() {
+  # shellcheck disable=SC2086 # words
+  space up -d --state "$SPACE_STATE" --run "$SPACE_RUN" --listen "127.0.0.1:$SPACE_PORT" --warm-pool "${SPACE_WARM_POOL:-0}" \
+    ${SPACE_UP_ARGUMENTS:-} >&2
+}
 
 read_settings() {
   export SPACE_API_URL=http://127.0.0.1:$SPACE_PORT

@@ -25,7 +25,8 @@ export class Instance {
     instance.state = `${instance.root}/state`
     instance.run = `${instance.root}/run`
     instance.url = `http://127.0.0.1:${await freePort()}`
-    const up = [program, 'up', '-d', ...instance.folders(), '--listen', new URL(instance.url).host, ...flags]
+    const up = [program, 'up', '-d', ...instance.folders(), '--listen', new URL(instance.url).host,
+      ...(flags.includes('--warm-pool') ? [] : ['--warm-pool', '0']), ...flags]
     instance.execute(ownMounts ? ['unshare', '-m', '--propagation', 'private', ...up] : up)
     instance.pid = daemon('space-noded', instance.run).pid
     instance.space('template', 'build', 'base', ...instance.folders())

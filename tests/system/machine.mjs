@@ -14,7 +14,8 @@ const list = (path) => { try { return fs.readdirSync(path) } catch { return [] }
 export function space(...args) {
   return execFileSync(`${build}/space`, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
 }
-export const up = () => space('up', '-d', '--state', state, '--run', run, '--listen', `127.0.0.1:${process.env.SPACE_PORT}`)
+export const up = () => space('up', '-d', '--state', state, '--run', run, '--listen', `127.0.0.1:${process.env.SPACE_PORT}`,
+  '--warm-pool', process.env.SPACE_WARM_POOL || '0')
 
 export function processes() {
   return list('/proc').filter((name) => /^\d+$/.test(name)).map((pid) => {
@@ -84,6 +85,8 @@ export function leakTable({ state: stateFolder, run: runFolder, pid } = { state,
     controlFds: descriptors('space-control', runFolder),
     subvolumes: list(`${root}${stateFolder}/pool/sandboxes`).length,
     templates: list(`${root}${stateFolder}/pool/templates`).length,
+    snapshots: list(`${root}${stateFolder}/pool/snapshots`).reduce((sum, id) => sum + list(`${root}${stateFolder}/pool/snapshots/${id}`).length, 0),
+    bundles: list(`${root}${stateFolder}/vmm`).length,
     loopDevices: list('/sys/block').filter((name) => read(`/sys/block/${name}/loop/backing_file`).startsWith(stateFolder)).length,
     mounts: read(`/proc/${pid}/mounts`).split('\n').filter((line) => line.includes(stateFolder) || line.includes(runFolder)).length,
     cgroups: cgroups(instanceOf(runFolder)).length,
