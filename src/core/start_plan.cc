@@ -30,8 +30,9 @@ StartPlan plan_boot(const StartSpec& spec) {
   return {
       {effect::CreateSlot{}, Undo::remove_slot, verb_limit},
       {effect::OpenSockets{}, Undo::remove_sockets, verb_limit},
-      {effect::LaunchVmm{spec.shape.vcpus, spec.shape.memory_mib, spec.accelerator}, Undo::end_vmm,
-       verb_limit},
+      {effect::LaunchVmm{spec.shape.vcpus, spec.shape.memory_mib, spec.accelerator, false,
+                         spec.zero_free_pages},
+       Undo::end_vmm, verb_limit},
       {effect::ConnectQmp{}, Undo::none, qmp_limit},
       {effect::AttachChannel{}, Undo::close_channel, boot_limit},
       {effect::SetIdentity{}, Undo::none, guest_call_limit},

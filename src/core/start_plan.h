@@ -37,6 +37,9 @@ struct LaunchVmm {
   std::int64_t memory_mib = 0;
   MachineAccelerator accelerator = MachineAccelerator::tcg;
   bool restore = false;  // with the memory of the snapshot its disk came from, not running yet
+  // Its kernel leaves no content in free pages, so that a checkpoint does not store them. Its clones inherit
+  // that; it costs a boot that touches all memory.
+  bool zero_free_pages = false;
 };
 struct ConnectQmp {};
 struct LoadState {  // of the devices, from the same snapshot
@@ -68,6 +71,7 @@ struct StartSpec {
   std::string template_digest;
   Shape shape;
   MachineAccelerator accelerator = MachineAccelerator::tcg;
+  bool zero_free_pages = false;
 };
 
 // First start of a sandbox, from its template.

@@ -42,7 +42,7 @@ class Taking {
   // While the VM stands still.
   Task<Result<void>> capture();
   // The VM may run again.
-  Task<Result<SnapshotRecord>> write(bool quiesced, std::int64_t stop_window_us);
+  Task<Result<SnapshotRecord>> write(bool quiesced, std::int64_t stop_window_us, bool goes_on);
   Task<void> take_back();
 
  private:
@@ -142,7 +142,7 @@ Result<void> Taking::write_files(bool quiesced) {
   return {};
 }
 
-Task<Result<SnapshotRecord>> Taking::write(bool quiesced, std::int64_t stop_window_us) {
+Task<Result<SnapshotRecord>> Taking::write(bool quiesced, std::int64_t stop_window_us, bool goes_on) {
   spec_.manifest.qemu = machine_->qemu_version();
   const Wall now = system_clock().wall();
   spec_.manifest.created_at = to_rfc3339(now);
@@ -152,7 +152,7 @@ Task<Result<SnapshotRecord>> Taking::write(bool quiesced, std::int64_t stop_wind
   desk_.buffer.shrink(buffer_kept_bytes);
   crash_point("checkpoint-finish");
   SPACE_CO_CHECK(fail_if(Fault::fail_snapshot_finish, Code::internal));
-  SPACE_CO_CHECK(co_await noded_.snapshot_finish(spec_.id.sandbox, spec_.id.number, deadline_));
+  SPACE_CO_CHECK(co_await noded_.snapshot_finish(spec_.id.sandbox, spec_.id.number, deadline_, goes_on));
   SnapshotRecord record;
   record.sandbox = spec_.id.sandbox;
   record.number = spec_.id.number;
@@ -208,7 +208,7 @@ Task<Result<SnapshotRecord>> checkpoint_running(std::shared_ptr<Machine> machine
   auto record = [&]() -> Task<Result<SnapshotRecord>> {
     SPACE_CO_CHECK(captured);
     SPACE_CO_CHECK(continued);
-    co_return co_await taking.write(quiesced, window);
+    co_return co_await taking.write(quiesced, window, true);
   };
   auto taken = co_await record();
   if (!taken) co_await taking.take_back();
@@ -222,7 +222,7 @@ Task<Result<SnapshotRecord>> checkpoint_stopped(std::shared_ptr<Machine> machine
   SPACE_CO_CHECK(co_await taking.prepare());
   auto taken = [&]() -> Task<Result<SnapshotRecord>> {
     SPACE_CO_CHECK(co_await taking.capture());
-    co_return co_await taking.write(quiesced, 0);
+    co_return co_await taking.write(quiesced, 0, false);
   };
   auto outcome = co_await taken();
   if (!outcome) co_await taking.take_back();

@@ -96,7 +96,7 @@ Task<Result<SnapshotId>> TemplateCheckpoints::build(VmKind kind, MachineAccelera
       parts_.host, record.id, ChannelLink::Hooks{[epoch] { return Result<std::uint64_t>(++*epoch); }, [] {}});
   machine->set_guest_init(builder_init(manifest));
   PlanOutcome outcome =
-      co_await run_plan(plan_cold_start({kind.template_digest, kind.shape, accelerator}), *machine);
+      co_await run_plan(plan_cold_start({kind.template_digest, kind.shape, accelerator, true}), *machine);
   Result<void> captured = std::move(outcome.started);
   if (captured) {
     captured = co_await capture(machine, record);
