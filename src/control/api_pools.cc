@@ -5,7 +5,7 @@
 namespace space::control {
 namespace {
 
-constexpr std::int64_t target_max = 1024;
+constexpr std::int64_t target_max = 1000;
 
 Reply refuse(const Error& error) {
   return to_reply(to_api_error(error));

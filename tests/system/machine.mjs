@@ -35,7 +35,7 @@ export function processes() {
 export function daemon(name, runFolder = run) {
   return processes().find((p) => p.name === name && p.cmdline.includes(runFolder) && p.state !== 'Z')
 }
-export const supervisor = () => Number(read(`${run}/up.lock`).trim())
+export const supervisor = () => Number(read(`${run}/up.lock`).split('\n')[0])
 export const vmUser = (uid) => uid >= 200000 && uid <= 265535
 
 export function qemuOf(sandboxId, runFolder = run) {

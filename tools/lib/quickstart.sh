@@ -54,12 +54,12 @@ ensure_users() {
 # A SPACE that runs an older build is stopped first; its sandboxes run on.
 space_up() {
   local running
-  running=$(cat /run/space/up.lock 2>/dev/null) || running=''
+  running=$(head -n 1 /run/space/up.lock 2>/dev/null) || running=''
   if [[ $running && -d /proc/$running ]] && [[ $(readlink "/proc/$running/exe") == "$release/space" ]]; then
     echo 'already up'
     return
   fi
-  space down >/dev/null 2>&1 || true
+  space down --keep-running >/dev/null 2>&1 || true
   space up -d
 }
 

@@ -1,0 +1,123 @@
+// Rest on the command line: pause, resume, stop, start, checkpoint, pool; and the end of the platform in good order.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { Sandbox, until } from '../e2b/sdk.mjs'
+import { output, space } from './cli.mjs'
+import { daemon, qemuOf, run, state, supervisor, up, virtualMachines } from './machine.mjs'
+
+const here = ['--state', state, '--run', run]
+const made = []
+const create = (...flags) => { made.push(output('create', ...flags).trim()); return made.at(-1) }
+after(() => made.forEach((id) => space(['kill', id])))
+const shows = (id) => output('ls').split('\n').find((line) => line.startsWith(id))?.split(/\s+/)[1]
+
+let id
+before(() => { id = create('--life', '1800') })
+
+test('pause and resume by the beginning of an id; ls and info tell', () => {
+  output('exec', id, '--', 'sh', '-c', 'echo kept > /dev/shm/word')
+  assert.equal(output('pause', id.slice(0, 12)), `paused ${id}\n`)
+  assert.equal(shows(id), 'paused')
+  assert.equal(JSON.parse(output('info', id, '--json')).stateDetail, 'paused')
+  const twice = space(['pause', id])
+  assert.equal(twice.status, 1)
+  assert.match(twice.stderr, /already paused/)
+  assert.deepEqual(JSON.parse(output('resume', id, '--json')), [{ sandboxID: id, changed: true }])
+  assert.equal(output('resume', id), `${id} runs already\n`)
+  assert.equal(output('exec', id, '--', 'cat', '/dev/shm/word'), 'kept\n')
+  assert.equal(JSON.parse(output('info', id, '--json')).memory, 'live')
+})
+
+test('stop and start: the disk stays, the memory does not', () => {
+  output('exec', id, '--', 'sh', '-c', 'echo kept > /home/user/word; echo lost > /dev/shm/word')
+  assert.equal(output('stop', id), `stopped ${id}\n`)
+  assert.equal(shows(id), 'stopped')
+  assert.equal(output('start', id, '--life', '1800'), `started ${id}\n`)
+  assert.equal(output('exec', id, '--', 'sh', '-c', 'cat /home/user/word; ls /dev/shm'), 'kept\n')
+})
+
+test('T60: exec on a sandbox that rests brings it back, with a life to be used in', () => {
+  output('pause', id)
+  assert.equal(output('exec', id, '--', 'echo', 'awake'), 'awake\n')
+  assert.ok(Date.parse(JSON.parse(output('info', id, '--json')).endAt) > Date.now() + 600_000)
+})
+
+test('several at once: each is tried, the exit code tells', () => {
+  const other = create()
+  const unknown = 'i' + 'x'.repeat(19)
+  const result = space(['pause', id, unknown, other])
+  assert.equal(result.status, 1)
+  assert.deepEqual(result.stdout.trim().split('\n'), [`paused ${id}`, `paused ${other}`])
+  assert.match(result.stderr, new RegExp(unknown))
+  output('resume', id, other)
+  output('kill', other)
+})
+
+test('checkpoint', () => {
+  assert.match(output('checkpoint', id), /^snapshot \d+: .* written, it stood still for \d+\.\d ms\n$/)
+  const { number, quiesced } = JSON.parse(output('checkpoint', id, '--json'))
+  assert.equal(quiesced, true)
+  assert.match(output('checkpoint', id, '--list'), new RegExp(`NUMBER.*\n(.*\n)*${number} `))
+  assert.equal(output('exec', id, '--', 'echo', 'on'), 'on\n')
+})
+
+test('what is chosen at creation', async () => {
+  const sandbox = create('--life', 'never', '--on-timeout', 'pause', '--auto-resume', '--idle-pause', '3')
+  const info = () => JSON.parse(output('info', sandbox, '--json'))
+  assert.equal(info().endAt, '9999-12-31T23:59:59Z')
+  assert.deepEqual(info().lifecycle, { onTimeout: 'pause', autoResume: true })
+  assert.equal(info().pausePolicy.idlePauseSeconds, 3)
+  await until(() => info().idle === true, 'it rests by itself')
+  assert.equal(shows(sandbox), 'running')
+  assert.equal(output('exec', sandbox, '--', 'echo', 'here'), 'here\n')
+  assert.match(space(['create', '--life', '0']).stderr, /seconds, or never/)
+  assert.match(space(['create', '--on-timeout', 'explode']).stderr, /kill/)
+})
+
+test('pool', async () => {
+  const base = () => JSON.parse(output('pool', 'ls', '--json')).pools.find((pool) => pool.template === 'base')
+  assert.match(output('pool', 'ls'), /TEMPLATE.*READY.*HITS/)
+  assert.match(output('pool', 'set', 'base', '1'), /^1 of base/)
+  await until(() => base().parked === 1, 'one is ready')
+  const hits = base().hits
+  const quick = create()
+  assert.equal(base().hits, hits + 1)
+  assert.equal(output('exec', quick, '--', 'echo', 'fresh'), 'fresh\n')
+  output('kill', quick)
+  assert.match(output('pool', 'set', 'base', '0'), /^0 of base/)
+  await until(() => base().parked === 0, 'none is')
+  assert.match(output('pool', 'set', 'base', 'default'), /as this node was started/)
+  assert.notEqual(space(['pool', 'set', 'base', 'some']).status, 0)
+  assert.match(space(['pool', 'set', 'no-such-template', '1']).stderr, /not found/)
+})
+
+const counts = (sandbox) => Number(output('exec', sandbox, '--', 'sh', '-c', 'wc -l < /dev/shm/ticks'))
+
+test('down keeps what runs, up brings it back', async () => {
+  const sandbox = create('--life', '1800')
+  output('exec', '-d', sandbox, '--', 'sh', '-c', 'while :; do echo tick >> /dev/shm/ticks; sleep 0.1; done')
+  await until(() => counts(sandbox) > 3, 'it counts')
+  const before = counts(sandbox)
+  assert.match(output('down', ...here), /SPACE is down; .*kept/)
+  assert.deepEqual(virtualMachines(), [])
+  assert.match(space(['down', ...here]).stderr, /not up/)
+  up()
+  await until(() => shows(sandbox) === 'running' && counts(sandbox) > before + 3, 'it goes on')
+  output('kill', sandbox)
+})
+
+test('down --keep-running and a killed supervisor leave the virtual machines alone', async () => {
+  output('exec', id, '--', 'echo', 'awake')
+  const machine = qemuOf(id).pid
+  assert.match(output('down', '--keep-running', ...here), /run on/)
+  assert.equal(qemuOf(id).pid, machine)
+  up()
+  assert.equal(output('exec', id, '--', 'echo', 'on'), 'on\n')
+  process.kill(supervisor(), 'SIGKILL')
+  await until(() => ['space-noded', 'space-sandboxd', 'space-control'].every((name) => !daemon(name)), 'the daemons end')
+  assert.equal(qemuOf(id).pid, machine)
+  up()
+  assert.equal(output('exec', id, '--', 'echo', 'on'), 'on\n')
+  assert.equal(qemuOf(id).pid, machine)
+  assert.equal(await Sandbox.kill(id), true)
+})
