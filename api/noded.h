@@ -62,6 +62,7 @@ enum LaunchValue {
   launch_restore /* 1 = with the memory and the QEMU of the snapshot its disk came from, waiting for
                     migrate-incoming; not_found: the disk came from no snapshot, or that is gone */
   ,
+  launch_zero_free_pages /* 1 = the guest keeps its free pages zero: its snapshot is small, its boot slow */,
   launch_value_count
 };
 enum class Accelerator : std::uint32_t { tcg = 0, kvm = 1 };

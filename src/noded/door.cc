@@ -164,6 +164,7 @@ constexpr Bound bounds[] = {
     {Verb::vmm_launch, launch_disk_mib_per_s, "disk limit in MiB/s", 0, disk_mib_per_s_max},
     {Verb::vmm_launch, launch_disk_iops, "disk limit in operations/s", 0, disk_iops_max},
     {Verb::vmm_launch, launch_restore, "restore", 0, 1},
+    {Verb::vmm_launch, launch_zero_free_pages, "zeroing of free pages", 0, 1},
     {Verb::snapshot_begin, 0, "number of a snapshot", 1, snapshot_number_max},
     {Verb::snapshot_begin, 1, "number of the previous snapshot", 0, snapshot_number_max},
     {Verb::snapshot_finish, 0, "number of a snapshot", 1, snapshot_number_max},

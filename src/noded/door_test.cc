@@ -218,6 +218,7 @@ TEST(Door, HoldsEveryValueWithinItsBounds) {
                 {Verb::vmm_launch, launch_disk_mib_per_s, 0, disk_mib_per_s_max},
                 {Verb::vmm_launch, launch_disk_iops, 0, disk_iops_max},
                 {Verb::vmm_launch, launch_restore, 0, 1},
+                {Verb::vmm_launch, launch_zero_free_pages, 0, 1},
                 {Verb::snapshot_begin, 0, 1, snapshot_number_max},
                 {Verb::snapshot_begin, 1, 0, snapshot_number_max},
                 {Verb::snapshot_finish, 0, 1, snapshot_number_max},

@@ -230,6 +230,7 @@ Task<Result<Vmm>> NodedClient::vmm_launch(std::string id, effect::LaunchVmm mach
   message.values[noded::launch_disk_mib_per_s] = static_cast<std::uint64_t>(limits_.disk_mib_per_s);
   message.values[noded::launch_disk_iops] = static_cast<std::uint64_t>(limits_.disk_iops);
   message.values[noded::launch_restore] = machine.restore ? 1 : 0;
+  message.values[noded::launch_zero_free_pages] = machine.zero_free_pages ? 1 : 0;
   SPACE_CO_TRY(Answer answer, co_await call(message, {qmp_listener, channel_listener}, 1, deadline));
   co_return Vmm{std::move(answer.fds[0]), static_cast<pid_t>(answer.values[0])};
 }

@@ -91,5 +91,7 @@ class NodedTest : public testing::Test {
 bool await(const std::function<bool()>& condition);  // up to 20 s
 bool ends(const Fd& pidfd);                          // up to 20 s
 std::string text_of(const Fd& fd);
+// 16-bit code that halts, behind the header of a Linux kernel image.
+std::string halting_kernel();
 
 }  // namespace space::noded

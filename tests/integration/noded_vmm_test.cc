@@ -295,21 +295,6 @@ TEST_F(VmmTest, ManyLivesLeakNothing) {
   EXPECT_TRUE(await([&] { return leak_table() == before; })) << before << "\n" << leak_table();
 }
 
-// 16-bit code that halts, behind the header of a Linux kernel image.
-std::string halting_kernel() {
-  std::string image(64 << 10, '\0');
-  image[0x1f1] = 4;  // sectors of set-up code
-  image.replace(0x1fe, 2, "\x55\xaa");
-  image.replace(0x200, 5, "\xfa\xf4\xeb\xfd\x90");  // cli; hlt; back to hlt. Linux has a jump here
-  image.replace(0x202, 4, "HdrS");
-  image.replace(0x200, 2, "\xeb\x66");  // jump over the header to 0x268
-  image.replace(0x268, 4, "\xfa\xf4\xeb\xfd");
-  image[0x206] = 0x0c, image[0x207] = 0x02;     // protocol 2.12
-  image[0x211] = 0x01;                          // loaded high
-  image.replace(0x22c, 4, "\xff\xff\xff\x7f");  // highest address of an initramfs
-  return image;
-}
-
 // The type of each device, and how many. Ours, then what the microvm machine is made of: its 24 virtio-mmio
 // sockets are empty but for our four.
 const std::map<std::string, int> allowed_devices = {{"virtio-serial-device", 1},
