@@ -16,34 +16,44 @@ constexpr Millis reservation = 30s;
 constexpr Millis check_pause = 1s;
 // Between two fills, so that refilling never has the machine to itself.
 constexpr Millis fill_pause = 20ms;
-constexpr Millis retry_after = 10s;
+// Whose place was needed is not put back at once.
+constexpr Millis evicted_pause = 10s;
 constexpr Millis turn_limit = 60s;
 constexpr Millis ready_limit = 30s;
-// A shape that was asked for this often in this time is worth a VM of its own.
-constexpr Millis demand_window = 10min;
-constexpr std::size_t demand_worth = 3;
-constexpr std::size_t asked_kept = 64;
-constexpr std::int64_t target_max = 1000;
 
 }  // namespace
 
 WarmPool::WarmPool(Parts parts, Options options)
     : parts_(std::move(parts)), options_(options), changed_(parts_.host.executor) {}
 
-std::int64_t WarmPool::target_of(const Kind& kind) const {
-  if (kind.target) return *kind.target;
-  if (options_.target == 0) return 0;
-  if (kind.offered) return options_.target;
-  const Monotonic since = system_clock().monotonic() - demand_window;
-  const auto recent = std::ranges::count_if(kind.asked, [&](Monotonic at) { return at >= since; });
-  return static_cast<std::size_t>(recent) >= demand_worth ? 1 : 0;
+bool WarmPool::Parked::reserved(Monotonic now) const {
+  return taken_at && now - *taken_at < reservation;
 }
 
-std::int64_t WarmPool::total() const {
-  std::int64_t count = 0;
-  for (const auto& [key, kind] : kinds_)
-    count += static_cast<std::int64_t>(kind.parked.size()) + kind.filling;
-  return count;
+PoolState WarmPool::state_of(const VmKind& key, const Kind& kind, Monotonic now) const {
+  return {.chosen = kind.target,
+          .offered = kind.offered,
+          .recent = kind.demand.within(pool_limits::demand_window, now),
+          .burst = kind.demand.within(pool_limits::burst_window, now),
+          .parked = std::ranges::count_if(kind.parked, [now](const Parked& p) { return !p.reserved(now); }),
+          .filling = kind.filling,
+          .retry_at = kind.retry_at,
+          .fits = parts_.admit(key.shape).has_value()};
+}
+
+std::vector<PoolState> WarmPool::states() const {
+  const Monotonic now = system_clock().monotonic();
+  std::vector<PoolState> states;
+  for (const auto& [key, kind] : kinds_) states.push_back(state_of(key, kind, now));
+  return states;
+}
+
+PoolOptions WarmPool::options() const {
+  return closed_ ? PoolOptions{.target = 0, .max = 0} : options_;
+}
+
+std::map<VmKind, WarmPool::Kind>::iterator WarmPool::kind_at(std::size_t index) {
+  return std::next(kinds_.begin(), static_cast<std::ptrdiff_t>(index));
 }
 
 void WarmPool::offer(const VmKind& kind) {
@@ -52,8 +62,8 @@ void WarmPool::offer(const VmKind& kind) {
 }
 
 Result<void> WarmPool::set_target(const std::string& template_digest, std::optional<std::int64_t> target) {
-  if (target && (*target < 0 || *target > target_max))
-    return fail(Code::invalid_argument, "a pool's target is 0 to {}", target_max);
+  if (target && (*target < 0 || *target > pool_limits::target_max))
+    return fail(Code::invalid_argument, "a pool's target is 0 to {}", pool_limits::target_max);
   for (auto& [key, kind] : kinds_) {
     if (key.template_digest != template_digest || !kind.offered) continue;
     kind.target = target;
@@ -66,11 +76,10 @@ Result<void> WarmPool::set_target(const std::string& template_digest, std::optio
 std::optional<std::string> WarmPool::take(const VmKind& kind) {
   Kind& pool = kinds_[kind];
   const Monotonic now = system_clock().monotonic();
-  pool.asked.push_back(now);
-  if (pool.asked.size() > asked_kept) pool.asked.pop_front();
+  pool.demand.note(now);
   changed_.notify_all();
   for (Parked& parked : pool.parked) {
-    if (parked.machine->dead() || (parked.taken_at && now - *parked.taken_at < reservation)) continue;
+    if (parked.machine->dead() || parked.reserved(now)) continue;
     parked.taken_at = now;
     ++pool.hits;
     return parked.id;
@@ -98,12 +107,13 @@ void WarmPool::discard(std::string id, std::shared_ptr<Machine> machine) {
 Task<void> WarmPool::run(MachineAccelerator accelerator) {
   while (true) {
     co_await trim();
-    const VmKind* wanted = closed_ ? nullptr : next_to_fill();
-    if (wanted == nullptr) {
+    forget_unused();
+    const std::optional<VmKind> next = next_to_fill();
+    if (!next) {
       co_await changed_.wait(Deadline::after(check_pause));
       continue;
     }
-    const VmKind key = *wanted;
+    const VmKind key = *next;
     ++kinds_[key].filling;
     auto parked = co_await fill(key, accelerator);
     Kind& kind = kinds_[key];
@@ -112,43 +122,52 @@ Task<void> WarmPool::run(MachineAccelerator accelerator) {
       co_await end(*std::move(parked));
     } else if (parked) {
       kind.parked.push_back(*std::move(parked));
+      kind.failures = 0;
     } else {
       log::warn("pool not filled", {{"template", key.template_digest}, log::Field(parked.error())});
-      kind.retry_at = system_clock().monotonic() + retry_after;
+      kind.retry_at = system_clock().monotonic() + retry_pause(++kind.failures);
     }
     changed_.notify_all();
     co_await sleep_for(fill_pause);
   }
 }
 
-const VmKind* WarmPool::next_to_fill() {
-  if (total() >= options_.max || parts_.busy()) return nullptr;
+std::optional<VmKind> WarmPool::next_to_fill() const {
+  const auto index = space::next_to_fill(states(), options(), parts_.busy(), system_clock().monotonic());
+  if (!index) return std::nullopt;
+  return std::next(kinds_.begin(), static_cast<std::ptrdiff_t>(*index))->first;
+}
+
+// A shape may be asked for once and never again.
+void WarmPool::forget_unused() {
   const Monotonic now = system_clock().monotonic();
-  for (auto& [key, kind] : kinds_) {
-    const auto have = static_cast<std::int64_t>(kind.parked.size()) + kind.filling;
-    if (have >= target_of(kind) || now < kind.retry_at || !parts_.admit(key.shape)) continue;
-    return &key;
-  }
-  return nullptr;
+  std::erase_if(kinds_, [now](const auto& entry) {
+    const Kind& kind = entry.second;
+    return !kind.offered && !kind.target && kind.parked.empty() && kind.filling == 0 &&
+           kind.demand.within(pool_limits::demand_window, now) == 0;
+  });
 }
 
 // What is dead, or more than is wanted.
 Task<void> WarmPool::trim() {
-  std::list<Parked> surplus;
+  std::list<Parked> ending;
   const Monotonic now = system_clock().monotonic();
   for (auto& [key, kind] : kinds_) {
-    const std::int64_t target = closed_ ? 0 : target_of(kind);
     for (auto parked = kind.parked.begin(); parked != kind.parked.end();) {
       const auto next = std::next(parked);
-      const bool is_taken = parked->taken_at && now - *parked->taken_at < reservation;
-      const bool too_many = static_cast<std::int64_t>(kind.parked.size()) > target && !is_taken;
-      if (parked->machine->dead() || too_many) surplus.splice(surplus.end(), kind.parked, parked);
+      if (parked->machine->dead()) ending.splice(ending.end(), kind.parked, parked);
       parked = next;
     }
   }
-  while (!surplus.empty()) {
-    Parked parked = std::move(surplus.front());
-    surplus.pop_front();
+  while (const auto surplus = next_surplus(states(), options())) {
+    auto& parked = kind_at(*surplus)->second.parked;
+    const auto free = std::ranges::find_if(parked, [now](const Parked& p) { return !p.reserved(now); });
+    if (free == parked.end()) break;
+    ending.splice(ending.end(), parked, free);
+  }
+  while (!ending.empty()) {
+    Parked parked = std::move(ending.front());
+    ending.pop_front();
     co_await end(std::move(parked));
   }
 }
@@ -198,7 +217,7 @@ Task<void> WarmPool::drain(std::string template_digest) {
     if (key.template_digest != template_digest) continue;
     kind.offered = false;
     kind.target.reset();
-    kind.asked.clear();
+    kind.demand = {};
     ending.splice(ending.end(), kind.parked);
   }
   while (!ending.empty()) {
@@ -209,16 +228,17 @@ Task<void> WarmPool::drain(std::string template_digest) {
 }
 
 Task<bool> WarmPool::evict_one() {
-  for (auto& [key, kind] : kinds_) {
-    const auto free = std::ranges::find_if(kind.parked, [](const Parked& p) { return !p.taken_at; });
-    if (free == kind.parked.end()) continue;
-    Parked parked = std::move(*free);
-    kind.parked.erase(free);
-    kind.retry_at = system_clock().monotonic() + retry_after;
-    co_await end(std::move(parked));
-    co_return true;
-  }
-  co_return false;
+  const auto index = next_to_evict(states());
+  if (!index) co_return false;
+  Kind& kind = kind_at(*index)->second;
+  const Monotonic now = system_clock().monotonic();
+  const auto free = std::ranges::find_if(kind.parked, [now](const Parked& p) { return !p.reserved(now); });
+  if (free == kind.parked.end()) co_return false;
+  Parked parked = std::move(*free);
+  kind.parked.erase(free);
+  kind.retry_at = now + evicted_pause;
+  co_await end(std::move(parked));
+  co_return true;
 }
 
 Task<void> WarmPool::close() {
@@ -228,12 +248,13 @@ Task<void> WarmPool::close() {
 
 JsonArray WarmPool::list() const {
   JsonArray pools;
+  const Monotonic now = system_clock().monotonic();
   for (const auto& [key, kind] : kinds_)
     pools.push_back(JsonObject{{"template", key.template_digest},
                                {"vcpus", key.shape.vcpus},
                                {"memory_mib", key.shape.memory_mib},
                                {"disk_mib", key.shape.disk_mib},
-                               {"target", target_of(kind)},
+                               {"target", wanted(state_of(key, kind, now), options())},
                                {"parked", kind.parked.size()},
                                {"filling", kind.filling},
                                {"hits", kind.hits},

@@ -4,7 +4,6 @@
 // They are in this process's memory only: after its end the next one finds orphans and removes them.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -12,16 +11,14 @@
 #include <string>
 
 #include "base/json.h"
+#include "core/pool_policy.h"
 #include "sandboxd/template_checkpoints.h"
 
 namespace space {
 
 class WarmPool {
  public:
-  struct Options {
-    std::int64_t target = 0;  // parked VMs of each template's default shape
-    std::int64_t max = 64;    // parked VMs in all
-  };
+  using Options = PoolOptions;
   // All outlive it.
   struct Parts {
     Machine::Host host;
@@ -61,6 +58,8 @@ class WarmPool {
     std::shared_ptr<Machine> machine;
     SnapshotId source;
     std::optional<Monotonic> taken_at;
+
+    bool reserved(Monotonic now) const;  // for who took it
   };
   struct Kind {
     std::optional<std::int64_t> target;  // chosen by somebody
@@ -68,13 +67,18 @@ class WarmPool {
     std::list<Parked> parked;
     std::int64_t filling = 0;
     std::uint64_t hits = 0, misses = 0;
-    std::deque<Monotonic> asked;  // recently
+    PoolDemand demand;
+    std::int64_t failures = 0;  // of fills, one after the other
     Monotonic retry_at{};
   };
 
-  std::int64_t target_of(const Kind& kind) const;
-  std::int64_t total() const;
-  const VmKind* next_to_fill();
+  // In the order of kinds_, as the policy's indices.
+  std::vector<PoolState> states() const;
+  PoolState state_of(const VmKind& key, const Kind& kind, Monotonic now) const;
+  PoolOptions options() const;
+  std::map<VmKind, Kind>::iterator kind_at(std::size_t index);
+  std::optional<VmKind> next_to_fill() const;
+  void forget_unused();
   Task<Result<Parked>> fill(VmKind kind, MachineAccelerator accelerator);
   Task<Result<void>> ready(std::shared_ptr<Machine> machine);
   Task<void> end(Parked parked);
