@@ -484,7 +484,7 @@ std::optional<Monotonic> Sandbox::next_due() const {
     if (!due || moment < *due) due = moment;
   };
   if (serves(record_.state) && record_.policy.idle_pause_s)
-    at(now + std::max(Millis(100),
+    at(now + std::max(Millis(0),
                       std::chrono::duration_cast<Millis>(std::chrono::seconds(*record_.policy.idle_pause_s)) -
                           meter_->idle_for()));
   if (rests(record_.state) && record_.memory == MemoryPlace::vmm)
