@@ -63,10 +63,16 @@ std::vector<PageRun> take_pages(std::vector<PageRun>& runs, std::uint64_t pages)
   return taken;
 }
 
+// The kernel copies each page twice, at 0.27 s a GiB: while the VM stands still its processors are there to
+// help.
+unsigned threads_or_default(unsigned threads) {
+  return threads != 0 ? threads : std::clamp(std::thread::hardware_concurrency(), 1u, 4u);
+}
+
 std::vector<Portion> split(std::vector<PageRun> runs, std::byte* into, unsigned threads) {
   const std::uint64_t pages = count_pages(runs);
   const std::uint64_t parts =
-      std::clamp<std::uint64_t>(pages / pages_worth_a_thread, 1, std::max(threads, 1u));
+      std::clamp<std::uint64_t>(pages / pages_worth_a_thread, 1, threads_or_default(threads));
   std::vector<Portion> portions(parts);
   for (Portion& portion : portions) {
     portion.into = into;

@@ -35,7 +35,7 @@ class MemoryCapture {
   struct Options {
     std::uint64_t memory_bytes = 0;                            // of the guest; mem.raw is exactly as long
     std::uint64_t stage_limit_bytes = std::uint64_t{1} << 30;  // the buffer does not grow beyond
-    unsigned threads = 2;                                      // that read, the caller's among them
+    unsigned threads = 0;    // that read, the caller's among them; 0: one a processor, at most 4
     bool allow_scan = true;  // PAGEMAP_SCAN where the kernel has it; the words of pagemap else
   };
 
