@@ -172,7 +172,7 @@ TEST_F(NodedTest, AnswersRubbishAndGoesOn) {
   start_noded();
   Client one = client();
   for (const std::size_t size :
-       {std::size_t{1}, std::size_t{175}, std::size_t{176}, std::size_t{177}, std::size_t{60000}}) {
+       {std::size_t{1}, sizeof(Request) - 1, sizeof(Request), sizeof(Request) + 1, std::size_t{60000}}) {
     one.send_bytes(std::string(size, '\xff'));
     EXPECT_EQ(one.receive().failed, Code::invalid_argument) << size;
   }

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using hostile::differences;
 using hostile::look_outside;
 
-constexpr std::uint32_t verb_last = static_cast<std::uint32_t>(Verb::vmm_isolation);
+constexpr std::uint32_t verb_last = static_cast<std::uint32_t>(Verb::disk_restore);
 
 class NodedAttackTest : public NodedTest {
  protected:
@@ -77,6 +77,14 @@ class NodedAttackTest : public NodedTest {
     };
     for (const Verb verb : {Verb::vmm_kill, Verb::vmm_forget, Verb::slot_remove, Verb::disk_remove})
       EXPECT_TRUE(gone(verb)) << static_cast<unsigned>(verb) << " " << client().call(verb, id).message;
+    std::error_code none;
+    std::vector<std::uint64_t> numbers;
+    for (const auto& entry : fs::directory_iterator(state_ + "/pool/snapshots/" + id, none)) {
+      const std::string name = entry.path().filename();
+      numbers.push_back(std::stoull(name.substr(name.starts_with('.') ? 1 : 0)));
+    }
+    for (const std::uint64_t number : numbers)
+      EXPECT_TRUE(client().call(Verb::snapshot_remove, id, "", {number}).done());
   }
   std::size_t fds_of_noded() const {
     return static_cast<std::size_t>(std::distance(
@@ -114,14 +122,17 @@ class NodedAttackTest : public NodedTest {
   // The values and descriptors each verb wants, so that it is really carried out.
   Got carry_out(Client& by, Verb verb, const std::string& id, const Listeners& listeners) {
     if (verb == Verb::disk_create) return by.call(verb, id, digest_, {512});
+    if (verb == Verb::disk_restore) return by.restore(id, id, 1);
+    if (verb >= Verb::snapshot_begin) return by.call(verb, id, "", {1});
     if (verb != Verb::vmm_launch) return by.call(verb, id);
     return by.call(verb, id, "", {1, 128, 0, 0}, {listeners.qmp.get(), listeners.channel.get()});
   }
 
-  static constexpr Verb of_sandboxes[] = {Verb::disk_create,     Verb::disk_remove,  Verb::slot_create,
-                                          Verb::slot_remove,     Verb::vmm_launch,   Verb::vmm_open,
-                                          Verb::vmm_kill,        Verb::vmm_exit,     Verb::vmm_forget,
-                                          Verb::vmm_open_memory, Verb::vmm_isolation};
+  static constexpr Verb of_sandboxes[] = {
+      Verb::disk_create,     Verb::disk_remove,     Verb::slot_create,     Verb::slot_remove,
+      Verb::vmm_launch,      Verb::vmm_open,        Verb::vmm_kill,        Verb::vmm_exit,
+      Verb::vmm_forget,      Verb::vmm_open_memory, Verb::vmm_isolation,   Verb::snapshot_begin,
+      Verb::snapshot_finish, Verb::snapshot_open,   Verb::snapshot_remove, Verb::disk_restore};
   std::string digest_, victim_digest_, victim_;
   std::optional<Client> victim_client_;
   std::optional<Listeners> victim_listeners_;
@@ -223,6 +234,9 @@ TEST_F(NodedAttackTest, RandomBytesAndRandomFields) {
       for (std::uint64_t& value : request.values) value = below(3) == 0 ? values[below(values.size())] : 0;
       if (request.verb == Verb::vmm_launch && below(2) == 0)
         std::ranges::copy(std::vector<std::uint64_t>{1, 128, 0, 0}, request.values);
+      if (request.verb >= Verb::snapshot_begin && below(2) == 0) request.values[0] = 1 + below(2);
+      if (request.verb == Verb::disk_restore || below(8) == 0)
+        sandboxes[below(sandboxes.size())].copy(request.source, sizeof request.source);
       if (request.verb == Verb::disk_create) request.values[0] = 512 + below(2);
       if (below(8) == 0)
         reinterpret_cast<char*>(&request)[below(sizeof request)] ^= static_cast<char>(1U << below(8));
@@ -255,7 +269,8 @@ TEST_F(NodedAttackTest, DeadIdsAndWrongOrder) {
   for (int round = 0; round < 2; ++round) {
     for (const Verb verb :
          {Verb::disk_remove, Verb::slot_remove, Verb::vmm_launch, Verb::vmm_open, Verb::vmm_kill,
-          Verb::vmm_exit, Verb::vmm_forget, Verb::vmm_open_memory, Verb::vmm_isolation}) {
+          Verb::vmm_exit, Verb::vmm_forget, Verb::vmm_open_memory, Verb::vmm_isolation, Verb::snapshot_begin,
+          Verb::snapshot_finish, Verb::snapshot_open, Verb::snapshot_remove, Verb::disk_restore}) {
       const Got got = carry_out(by, verb, id, listeners);
       EXPECT_TRUE(got.done() || got.failed == Code::not_found)
           << static_cast<unsigned>(verb) << " " << got.message;
@@ -264,7 +279,10 @@ TEST_F(NodedAttackTest, DeadIdsAndWrongOrder) {
     if (round == 0) {
       ASSERT_TRUE(by.call(Verb::disk_create, id, digest_, {512}).done());
       ASSERT_TRUE(by.call(Verb::slot_create, id).done());
-      ASSERT_TRUE(carry_out(by, Verb::vmm_launch, id, listeners).done());  // the same verbs can succeed
+      // The same verbs can succeed.
+      ASSERT_TRUE(carry_out(by, Verb::vmm_launch, id, listeners).done());
+      for (const Verb verb : {Verb::snapshot_begin, Verb::snapshot_finish, Verb::snapshot_open})
+        ASSERT_TRUE(carry_out(by, verb, id, listeners).done()) << static_cast<unsigned>(verb);
       clean_up(id);
     }
   }
