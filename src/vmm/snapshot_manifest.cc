@@ -133,8 +133,9 @@ std::string cpu_model(Accelerator accelerator, std::string_view cpuinfo) {
       if (name == keys[i] && colon != line.npos) values[i] = line.substr(std::min(colon + 2, line.size()));
   }
   // What counts is that it is the same; the list of flags is too long to show.
-  return fmt::format("host {:.16} {:.8} {:.8} {:.8} {:.16}", values[0], values[1], values[2], values[3],
-                     sha256_hex(values[4]));
+  const auto cut = [&](std::size_t i) { return values[i].substr(0, 16); };
+  return fmt::format("host {} {} {} {} {}", cut(0), cut(1), cut(2), cut(3),
+                     sha256_hex(values[4]).substr(0, 16));
 }
 
 }  // namespace space::vmm
