@@ -191,6 +191,19 @@ export class Runsc extends Container {
     this.#runsc('checkpoint', `--image-path=${this.folder}/image`, id)
     this.#runsc('delete', '--force', id)
   }
+  // Of a container that runs, which ends with it.
+  checkpoint() {
+    const id = this.name()
+    this.#runsc('create', '--bundle', this.sleeper, id)
+    this.#runsc('start', id)
+    fs.mkdirSync(`${this.folder}/${id}`)
+    const watch = new Stopwatch()
+    this.#runsc('checkpoint', `--image-path=${this.folder}/${id}`, id)
+    const ms = watch.ms()
+    this.#runsc('delete', '--force', id)
+    fs.rmSync(`${this.folder}/${id}`, { recursive: true })
+    return ms
+  }
   // Until the container answered a first command.
   restore() {
     const id = this.name()

@@ -11,6 +11,7 @@ command_bench() {
     die "there is no benchmark '$name'; ./tools/dev bench lists them"
   need_root "bench $name"
   ensure_packages
+  [[ ! -f bench/$name.mjs ]] || ensure_node
   build release
   SPACE_BUILD=$release "bench/$name" "$@"
 }
