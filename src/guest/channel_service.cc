@@ -37,11 +37,27 @@ Task<void> ChannelService::run(ChannelPort port) {
 }
 
 Task<Error> ChannelService::serve(StreamPtr transport) {
+  while (held_) co_await changed_.wait();
   auto accepted = co_await channel::accept(std::move(transport),
                                            [this](const channel::Sync& sync) { calls_.take_sync(sync); });
   if (!accepted) co_return accepted.error();
   const auto session = H2Session::server(*std::move(accepted), handlers());
-  co_return co_await session->run();
+  session_ = session;
+  const Error why = co_await session->run();
+  session_.reset();
+  changed_.notify_all();
+  co_return why;
+}
+
+Task<void> ChannelService::hang_up(Deadline deadline) {
+  held_ = true;
+  if (session_) session_->retire();
+  while (session_ && !deadline.passed()) co_await changed_.wait(deadline);
+}
+
+void ChannelService::go_on() {
+  held_ = false;
+  changed_.notify_all();
 }
 
 H2Handlers ChannelService::handlers() {

@@ -12,13 +12,18 @@ inline constexpr std::uint16_t daemon_port = 49983;
 
 class ChannelService {
  public:
-  ChannelService(HttpService& http, ControlCalls& calls) : http_(http), calls_(calls) {}
+  ChannelService(const Executor& executor, HttpService& http, ControlCalls& calls)
+      : http_(http), calls_(calls), changed_(executor) {}
 
   // For ever: waits for a host, answers its SYNC, serves the session until it ends, waits for the next.
   Task<void> run(ChannelPort port);
   // One attach over any transport; returns when it ended.
   Task<Error> serve(StreamPtr transport);
   std::size_t open_tunnels() const { return open_tunnels_; }
+  // Tells the host that this session is over, and serves no other until go_on(): whoever comes meanwhile
+  // waits. Completes when the session has ended, or at the deadline.
+  Task<void> hang_up(Deadline deadline);
+  void go_on();
 
  private:
   H2Handlers handlers();
@@ -28,6 +33,9 @@ class ChannelService {
   HttpService& http_;
   ControlCalls& calls_;
   std::size_t open_tunnels_ = 0;
+  std::shared_ptr<H2Session> session_;  // the one that is served
+  bool held_ = false;
+  Event changed_;
 };
 
 // "localhost:8080" -> 8080. Any other host, or a port that is no number from 1 to 65535: nullopt. Pure.

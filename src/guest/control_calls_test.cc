@@ -99,7 +99,7 @@ class ControlCallsTest : public LoopTest {
   // The host's end of a session with the calls.
   Task<std::shared_ptr<H2Session>> attach() {
     calls_.emplace(executor(), state_, table_, around_);
-    service_.emplace(http_, *calls_);
+    service_.emplace(executor(), http_, *calls_);
     auto [ours, theirs] = make_stream_pair(executor());
     spawn(executor(), "guest", [](ChannelService* service, StreamPtr stream) -> Task<void> {
       (void)co_await service->serve(std::move(stream));

@@ -27,6 +27,8 @@ struct ControlSurroundings {
   std::function<bool()> flush = flush_file_systems;           // blocks
   std::function<void()> settings_changed = [] {};             // returns at once
   std::function<Task<Result<void>>(Deadline)> save_settings;  // what has changed; may be none
+  std::function<Task<void>(Deadline)> hang_up;                // the channel, before the daemon is replaced
+  std::function<void()> go_on;                                // with it, because it was not
   std::vector<std::string> arguments;                         // argv of a daemon that takes this one's place
   std::string hooks_folder = guest::hooks_folder;
 };

@@ -109,9 +109,11 @@ Result<void> Daemon::serve_channel(const std::string& cgroup_root, bool is_init,
   around.shut_down = [this, is_init](bool reboot) {
     spawn(executor_, "stop the machine", stop_soon(reboot, is_init));
   };
+  around.hang_up = [this](Deadline deadline) { return channel_->hang_up(deadline); };
+  around.go_on = [this] { channel_->go_on(); };
   around.serve_clients = [this](StreamPtr client) { return http_.serve(std::move(client)); };
   calls_.emplace(executor_, state_, table_, std::move(around));
-  channel_.emplace(http_, *calls_);
+  channel_.emplace(executor_, http_, *calls_);
   serve_programs();
   spawn(executor_, "channel", run_channel(is_init));
   return {};
@@ -124,12 +126,14 @@ Result<void> Daemon::serve_channel_socket(const std::string& path, std::vector<s
   around.arguments = std::move(arguments);
   around.open_tunnels = [this] { return channel_->open_tunnels(); };
   around.shut_down = [this](bool) { loop_.stop(); };
+  around.hang_up = [this](Deadline deadline) { return channel_->hang_up(deadline); };
+  around.go_on = [this] { channel_->go_on(); };
   around.serve_clients = [this](StreamPtr client) { return http_.serve(std::move(client)); };
   around.set_wall_clock = [](std::int64_t) { return Result<std::int64_t>(0); };
   around.add_entropy = [](std::span<const std::byte>) { return Result<void>(); };
   around.flush = [] { return true; };
   calls_.emplace(executor_, state_, table_, std::move(around));
-  channel_.emplace(http_, *calls_);
+  channel_.emplace(executor_, http_, *calls_);
   spawn(executor_, "channel", run_channel_socket(*std::move(listener)));
   return {};
 }

@@ -13,6 +13,7 @@ constexpr Millis trial_time{5'000};
 constexpr Millis answer_time{50};    // for the host to hear that all is here
 constexpr Millis start_time{2'000};  // for programs that are just being started
 constexpr Millis settings_time{500};
+constexpr Millis goodbye_time{300};  // for the host to end the session
 
 std::int64_t to_ms(Monotonic time) {
   return std::chrono::ceil<Millis>(time.time_since_epoch()).count();
@@ -87,11 +88,13 @@ Task<void> UpgradeCall::replace_soon() {
   for (const Deadline deadline = Deadline::after(start_time); table_.is_starting() && !deadline.passed();)
     co_await sleep_for(Millis(1));
   if (around_.save_settings) (void)co_await around_.save_settings(Deadline::after(settings_time));
+  if (around_.hang_up) co_await around_.hang_up(Deadline::after(goodbye_time));
   log::info("the daemon is replaced", {{"programs", table_.running().size()}});
   const Error why = exec_program(upgrade_.program(), around_.arguments, hand_over(state_, table_));
   log::error("the daemon was not replaced", {log::Field(why)});
   upgrade_ = Upgrade();
   replacing_ = false;
+  if (around_.go_on) around_.go_on();
 }
 
 }  // namespace space::guest
