@@ -21,6 +21,7 @@ using SessionPtr = std::shared_ptr<H2Session>;
 using vmm::contract::soon;
 
 constexpr std::uint32_t memory_mib = 256;
+constexpr std::uint64_t content_bytes = 60'000'000;  // of a file that a guest makes
 constexpr std::uint64_t memory_bytes = std::uint64_t{memory_mib} << 20;
 
 Deadline boot_limit() {
@@ -69,11 +70,11 @@ class VmSnapshot : public testing::Test {
     ASSERT_TRUE(ended);
   }
 
-  static VmPtr boot() {
+  static VmPtr boot(bool zero_free_pages = false) {
     const char* images = std::getenv("SPACE_TEST_IMAGES");
     if (images == nullptr) ADD_FAILURE() << "SPACE_TEST_IMAGES names a template's folder";
     if (images == nullptr) return nullptr;
-    return started(BareVm::prepare(images, {.memory_mib = memory_mib}));
+    return started(BareVm::prepare(images, {.memory_mib = memory_mib, .zero_free_pages = zero_free_pages}));
   }
   static VmPtr started(Result<VmPtr> vm) {
     EXPECT_TRUE(vm) << vm.error().message;
@@ -114,6 +115,8 @@ class VmSnapshot : public testing::Test {
     std::filesystem::permissions(saved.memory, std::filesystem::perms::owner_all);
     const Fd image = open_fd(saved.memory, O_RDWR).value();
 
+    const auto ahead = vmm::MemoryCapture::private_bytes(files.fds(), {.memory_bytes = memory_bytes});
+    EXPECT_TRUE(ahead.has_value() && buffer_.grow(*ahead).has_value());
     EXPECT_TRUE(co_await qmp.stop(soon()));
     auto devices = co_await qmp.save_device_state(soon());
     EXPECT_TRUE(devices) << devices.error().message;
@@ -190,6 +193,35 @@ TEST_F(VmSnapshot, AGuestGoesOnInAnotherVmAndInAThird) {
                              "echo x >>/dev/shm/data; sha256sum </dev/shm/data | cmp -s - /dev/shm/sum || "
                              "echo different"),
               "different\n");
+  });
+}
+
+// A clone goes on clearing what it frees, because the VM it came from was booted to.
+TEST_F(VmSnapshot, WhatTheGuestHasFreedIsNotStored) {
+  run([this]() -> Task<void> {
+    const VmPtr builder = boot(true);
+    if (!builder) co_return;
+    co_await shell(*builder, "true");
+    const auto qmp = co_await qmp_of(*builder);
+    if (!qmp) co_return;
+    const Saved base = co_await save(*builder, *qmp, builder->folder() + "/memory");
+    EXPECT_LT(base.stats.written_bytes, memory_bytes / 2) << "free memory is zero";
+
+    for (const bool freed : {true, false}) {
+      const VmPtr clone = started(builder->prepare_restored(base.memory));
+      if (!clone) co_return;
+      const auto loader = co_await qmp_of(*clone);
+      if (!loader) co_return;
+      co_await vmm::contract::loads_and_runs(*loader, base.devices);
+      co_await shell(*clone, fmt::format("head -c {} /dev/urandom >/dev/shm/data; {}", content_bytes,
+                                         freed ? "rm /dev/shm/data" : "true"));
+      const Saved saved = co_await save(*clone, *loader, clone->folder() + "/memory");
+      EXPECT_GE(saved.stats.private_pages * vmm::page_bytes, content_bytes) << "it was written";
+      if (freed)
+        EXPECT_LT(saved.stats.written_bytes, content_bytes / 3);
+      else
+        EXPECT_GE(saved.stats.written_bytes, content_bytes);
+    }
   });
 }
 
