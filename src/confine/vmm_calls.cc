@@ -89,7 +89,7 @@ Result<void> allow_ioctl(SyscallFilter& filter) {
   constexpr std::uint64_t kind = 0xff00, kvm = 0xae00;
   SPACE_CHECK(filter.allow(SCMP_SYS(ioctl), {{1, kind, kvm}}));
   // On a load virtio-net takes a steering program away that it never gave.
-  SPACE_CHECK(filter.refuse(SCMP_SYS(ioctl), EINVAL,
+  SPACE_CHECK(filter.refuse(SCMP_SYS(ioctl), EPERM,
                             {{1, low_half, static_cast<int>(TUNSETSTEERINGEBPF) & low_half}}));
   return filter.refuse(SCMP_SYS(ioctl), ENOTTY, {{1, low_half, TCGETS}});
 }
