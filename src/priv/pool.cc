@@ -57,7 +57,8 @@ Result<void> mount_image(const Layout& layout) {
   }
   SPACE_TRY(const LoopDevice loop, attach_loop(layout.pool_image()));
   constexpr unsigned long flags = MS_NOATIME | MS_NOSUID | MS_NODEV | MS_NOEXEC;
-  // Snapshots of fragmented memory are metadata: some of it is set aside before disks have taken all there is.
+  // Snapshots of fragmented memory are metadata: some of it is set aside before disks have taken all there
+  // is.
   constexpr const char* options = "metadata_ratio=16";
   if (::mount(loop.path.c_str(), layout.pool().c_str(), "btrfs", flags, options) != 0)
     return fail_errno(errno, "mount the pool");
