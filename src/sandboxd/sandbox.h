@@ -154,6 +154,7 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   std::optional<Result<void>> start_outcome_;
   bool leftovers_ = false;
   bool vmm_leftovers_ = false;
+  bool closing_ = false;  // kept for the next start of the node: nothing wakes it before
   bool metered_ = false;
   bool quiesced_ = false;  // how it was paused
   std::vector<SnapshotRecord> snapshots_;

@@ -98,6 +98,7 @@ Task<Result<SnapshotRecord>> Sandbox::checkpoint(Deadline deadline) {
 
 Task<Result<void>> Sandbox::keep_for_restart(Deadline deadline) {
   const auto self = shared_from_this();
+  closing_ = true;
   SPACE_CO_CHECK(co_await settled(deadline));
   if (!expects_vmm(record_.state, record_.memory)) co_return Result<void>();
   co_return co_await give(std::make_shared<Order>(Order{.kind = Order::Kind::keep}), deadline);
@@ -114,7 +115,7 @@ Result<void> Sandbox::set_policy(PausePolicy policy) {
 
 void Sandbox::touch() {
   meter_->note_call();
-  if (!rests(record_.state) || !record_.idle || order_ || being_deleted()) return;
+  if (!rests(record_.state) || !record_.idle || order_ || being_deleted() || closing_) return;
   order_ = std::make_shared<Order>(Order{.kind = Order::Kind::resume});
   changed_.notify_all();
 }
@@ -471,7 +472,7 @@ bool Sandbox::cold_due() const {
 }
 
 bool Sandbox::wake_due() const {
-  if (!rests(record_.state) || !record_.idle || record_.memory == MemoryPlace::none) return false;
+  if (!rests(record_.state) || !record_.idle || record_.memory == MemoryPlace::none || closing_) return false;
   if (record_.wanted == Wanted::running) return true;  // kept for this restart
   return record_.wake_at && *record_.wake_at <= system_clock().wall();
 }
@@ -479,6 +480,7 @@ bool Sandbox::wake_due() const {
 std::optional<Monotonic> Sandbox::next_due() const {
   const Monotonic now = system_clock().monotonic();
   std::optional<Monotonic> due;
+  if (closing_) return due;  // what was kept for the next start stays so
   const auto at = [&](Monotonic moment) {
     moment = std::max(moment, retry_at_);
     if (!due || moment < *due) due = moment;
