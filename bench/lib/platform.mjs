@@ -9,7 +9,7 @@ import { qemuOf, state } from '../../tests/system/machine.mjs'
 export { Sandbox, sleep }
 export const rounds = (byDefault) => Number(process.argv[2] ?? byDefault)
 export const life = { timeoutMs: 3_000_000 }
-export const image = fs.readdirSync(`${state}/images`).map((name) => `${state}/images/${name}`)[0]
+export const image = fs.readdirSync(`${state}/images`).map((name) => `${state}/images/${name}`).find((path) => fs.existsSync(`${path}/manifest.json`))
 
 export async function call(method, path, body) {
   const answer = await api(method, path, body)
