@@ -19,11 +19,20 @@ disk_build() {
   fi
   [[ -e $recipe/setup.sh ]] && disk_setup
   rm -rf tree/{tmp,run,var/tmp,var/cache/apt,var/lib/apt/lists}/* tree/var/log/*.log
-  : >tree/etc/machine-id  # the daemon writes it: a template has no identity
+  disk_forget_identity
   disk_format
   openssl dgst -sha256 -r disk.raw | cut -d' ' -f1 >disk_sha256  # four times as fast as sha256sum
   cp "$rootfs/packages" packages
   rm -rf --one-file-system tree
+}
+
+# Whatever packages and recipes made: a template has no identity and no secret that every sandbox would share. The
+# daemon writes the machine id and the host keys of each sandbox.
+disk_forget_identity() {
+  : >tree/etc/machine-id
+  [[ -f tree/var/lib/dbus/machine-id && ! -L tree/var/lib/dbus/machine-id ]] && : >tree/var/lib/dbus/machine-id
+  rm -f tree/etc/ssh/ssh_host_*_key{,.pub} tree/var/lib/systemd/random-seed tree/var/lib/urandom/random-seed
+  rm -rf tree/var/lib/cloud tree/var/lib/space
 }
 
 # In namespaces of its own: no network, no mounts or processes outlive it.

@@ -246,6 +246,15 @@ TEST_F(UpgradeTest, AProgramThatIsNoneChangesNothing) {
   });
 }
 
+// It is in every guest's memory, and every upgrade sends it.
+TEST_F(UpgradeTest, TheDaemonIsSmall) {
+#ifndef NDEBUG
+  GTEST_SKIP() << "of the release only";
+#else
+  EXPECT_LE(fs::file_size(SPACE_DAEMON_PROGRAM), 4U << 20);
+#endif
+}
+
 // A newer or broken daemon's: what runs goes on, unknown, and none of it stands still or is ended.
 TEST_F(UpgradeTest, AHandoverThatIsNotUnderstoodHarmsNoProgram) {
   int ends[2];

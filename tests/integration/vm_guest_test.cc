@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "net/http.h"
 #include "tests/integration/bare_vm.h"
 #include "tests/integration/guest_exec.h"
 
@@ -87,6 +88,15 @@ class VmGuest : public testing::Test {
     EXPECT_TRUE(ran) << ran.error().message;
     co_return ran ? ran->output : "";
   }
+  // A command that is killed when `limit` has passed.
+  static Task<Result<GuestOutput>> limited(SessionPtr session, std::string script, Millis limit) {
+    SPACE_CO_TRY(StreamPtr stream, co_await session->connect("localhost:49983", soon()));
+    http::ClientConnection connection(std::move(stream));
+    const std::string body = start_request_body({"/bin/bash", "-c", script});
+    auto head = start_request_head(body.size());
+    head.fields.add("Connect-Timeout-Ms", std::to_string(limit.count()));
+    co_return co_await run_process(connection, head, body, soon());
+  }
   static std::int64_t wall_us() {
     return std::chrono::duration_cast<std::chrono::microseconds>(
                std::chrono::system_clock::now().time_since_epoch())
@@ -112,6 +122,15 @@ TEST_F(VmGuest, WakeGivesItATimeAndANameOfItsOwn) {
     const std::string names = "cat /etc/machine-id /proc/sys/kernel/random/boot_id";
     const std::string kernels = co_await shell(host, names);
     const std::string before = co_await shell(host, "cut -d. -f1 /proc/uptime");
+    // Timers of the daemon are not the wall clock's: neither of these ends an hour too early.
+    const std::string lease = "curl -s --unix-socket /run/space/guest.sock http://x/leases";
+    co_await shell(host, lease + "/l -X PUT -d '{\"seconds\":600}'");
+    std::optional<Result<GuestOutput>> under_way;
+    spawn(co_await boost::asio::this_coro::executor, "under way", [](SessionPtr h, auto* out) -> Task<void> {
+      out->emplace(co_await limited(h, "while ! [ -e /tmp/go ]; do sleep 0.1; done; exit 4", Millis(50'000)));
+    }(host, &under_way));
+    while ((co_await ask(host, "stats", {})).at("processes").to_number<int>() == 0)
+      co_await sleep_for(Millis(5));
     EXPECT_EQ((co_await ask(host, "quiesce", {{"sync", true}})).at("frozen"), true);
     const std::int64_t later = wall_us() + 3'600'000'000;  // as if it had stood still for an hour
     const JsonObject answer = co_await ask(host, "wake",
@@ -138,6 +157,14 @@ TEST_F(VmGuest, WakeGivesItATimeAndANameOfItsOwn) {
     EXPECT_GE(elapsed, 0);
     EXPECT_LT(elapsed, 1800) << "the monotonic clock was moved with the other";
 
+    EXPECT_THAT(co_await shell(host, lease), HasSubstr(R"("name":"l")"));
+    EXPECT_FALSE(under_way) << "its timeout is far away";
+    co_await shell(host, "touch /tmp/go");
+    for (int i = 0; i < 5000 && !under_way; ++i) co_await sleep_for(Millis(1));
+    EXPECT_EQ(under_way && *under_way ? (*under_way)->exit_code : -1, 4);
+    const auto killed = co_await limited(host, "sleep 50", Millis(100));
+    EXPECT_FALSE(killed && killed->exit_code == 0) << "a timeout is seen";
+
     // The way of a warm create: thawed, nothing new but token and time.
     std::vector<double> ms;
     for (int i = 0; i < 50; ++i) {
@@ -153,6 +180,31 @@ TEST_F(VmGuest, WakeGivesItATimeAndANameOfItsOwn) {
     }
     std::ranges::sort(ms);
     fmt::print("# wake of a warm create, from the host: p50 {:.2f} ms, p90 {:.2f} ms\n", ms[25], ms[45]);
+  });
+}
+
+// The price of every command of a client, and what a template shares with all its sandboxes.
+TEST_F(VmGuest, TheBaseTemplateForksNothingAtLoginAndHasNoIdentity) {
+  run([]() -> Task<void> {
+    const VmPtr vm = boot(images());
+    if (!vm) co_return;
+    const SessionPtr host = co_await attach(*vm);
+    if (!host) co_return;
+    const auto forks = [&host](std::string command) -> Task<std::int64_t> {
+      const std::string script =
+          "count() { while read -r k v _; do [[ $k == processes ]] && n=$v; done </proc/stat; }; "
+          "least=99; for i in 1 2 3 4 5; do count; a=$n; bash -l -c '" +
+          command + "'; count; d=$((n-a)); ((d < least)) && least=$d; done; echo $least";
+      co_return number(co_await shell(host, script));
+    };
+    EXPECT_EQ(co_await forks("true"), 1) << "the shell itself";
+    EXPECT_EQ(co_await forks("/bin/true; true"), 2) << "one more would be seen";
+    EXPECT_EQ(co_await shell(host,
+                             "wc -c </etc/machine-id; ls /etc/ssh/*_key /var/lib/systemd/random-seed "
+                             "/var/lib/urandom /var/lib/cloud 2>/dev/null"),
+              "0\n");
+    co_await ask(host, "identity", {{"sandbox_id", "ione"}, {"hostname", "one"}});
+    EXPECT_EQ(co_await shell(host, "wc -c </etc/machine-id"), "33\n");
   });
 }
 
