@@ -211,6 +211,22 @@ test('T60: a life may have no end', async () => {
   assert.equal(await Sandbox.kill(sandboxID), true)
 })
 
+test('T08: the same from a checkpoint, once its memory was given back', async () => {
+  const answer = await api('POST', '/v2/sandboxes', { templateID: 'base', timeout: 600, pausePolicy: { hotKeepSeconds: 0 } })
+  const sandbox = await Sandbox.connect((await answer.json()).sandboxID, { timeoutMs: 600_000 })
+  made.push(sandbox)
+  await sandbox.files.write('/dev/shm/word', 'kept')
+  const boot = await output(sandbox, 'cat /proc/sys/kernel/random/boot_id')
+  const headers = await dataPlaneHeaders(sandbox)
+  await sandbox.pause()
+  const memory = async () => (await (await api('GET', `/v1/sandboxes/${sandbox.sandboxId}`)).json()).memory
+  await until(async () => (await memory()) === 'cold', 'its memory is given back')
+  await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 600_000 })
+  assert.equal(await sandbox.files.read('/dev/shm/word'), 'kept')
+  assert.equal(await output(sandbox, 'cat /proc/sys/kernel/random/boot_id'), boot)
+  assert.deepEqual(await dataPlaneHeaders(sandbox), headers)
+})
+
 test('T61: one that rests for being idle is shown as running, wakes for a request, and starts to count anew', async () => {
   const answer = await api('POST', '/v2/sandboxes', { templateID: 'base', timeout: 600, pausePolicy: { idlePauseSeconds: 3 } })
   const sandbox = await Sandbox.connect((await answer.json()).sandboxID, { timeoutMs: 600_000 })
