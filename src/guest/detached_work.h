@@ -33,9 +33,10 @@ Task<std::optional<std::invoke_result_t<F>>> detached_work(F work, Deadline dead
   }
   const Executor executor = co_await boost::asio::this_coro::executor;
   const auto shared = std::make_shared<Shared>(executor, std::move(work));
-  std::thread([shared, executor] {
+  std::thread([shared, executor]() mutable {
     auto result = std::make_shared<T>(shared->work());
-    boost::asio::post(executor, [shared, result] {
+    // The thread lets go of what is the loop's before the loop may end.
+    boost::asio::post(executor, [shared = std::move(shared), result = std::move(result)] {
       shared->result.emplace(std::move(*result));
       shared->done.notify_all();
     });
