@@ -33,7 +33,8 @@ ChannelLink::ChannelLink(Executor executor, std::string socket_path, Hooks hooks
       socket_path_(std::move(socket_path)),
       hooks_(std::move(hooks)),
       pace_(pace),
-      wake_(executor) {}
+      wake_(executor),
+      attached_(executor) {}
 
 ChannelLink::~ChannelLink() = default;
 
@@ -57,11 +58,24 @@ Task<Result<void>> ChannelLink::attach(Deadline deadline) {
   spawn(executor_, "channel session", drive(session_));
   missed_beats_ = 0;
   set_responsive(true);
+  attached_.notify_all();
   hooks_.changed();
   co_return Result<void>();
 }
 
+// Two attaches at a time would hang each other up.
+Task<Result<void>> ChannelLink::attached(Deadline deadline) {
+  const auto self = shared_from_this();
+  if (!kept_) co_return co_await attach(deadline);
+  while (!session()) {
+    if (closed_) co_return fail(Code::unavailable, "the channel was closed");
+    if (!co_await attached_.wait(deadline)) co_return fail(Code::deadline, "the guest does not answer");
+  }
+  co_return Result<void>();
+}
+
 void ChannelLink::keep() {
+  if (std::exchange(kept_, true)) return;
   spawn(executor_, "channel keeper", keep_attached());
 }
 
@@ -75,6 +89,7 @@ void ChannelLink::close() {
   if (std::exchange(closed_, true)) return;
   hooks_.changed = [] {};
   if (session_) session_->close("the sandbox is gone");
+  attached_.notify_all();
   wake_.notify_all();
 }
 

@@ -35,8 +35,10 @@ class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
   ChannelLink(Executor executor, std::string socket_path, Hooks hooks, Pace pace);
   ~ChannelLink();
 
-  // One attach, for a guest that is booting: waits until it answers or the deadline passes.
+  // One attach, for a guest that is booting: waits until it answers or the deadline passes. Not while it is kept.
   Task<Result<void>> attach(Deadline deadline);
+  // The same for one that is kept attached: waits until it is.
+  Task<Result<void>> attached(Deadline deadline);
   // From now on keeps it attached and watches it, until close().
   void keep();
   // While the guest stands still it is neither asked nor attached anew; the session stays.
@@ -65,6 +67,8 @@ class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
   Pace pace_;
   std::shared_ptr<H2Session> session_;
   Event wake_;
+  Event attached_;
+  bool kept_ = false;
   int missed_beats_ = 0;
   bool responsive_ = true;
   bool resting_ = false;

@@ -162,7 +162,7 @@ Result<FakeNoded::Answer> FakeNoded::carry_out(const noded::Request& request, st
     }
     case Verb::template_open:
       if (!templates.contains(digest)) return fail(Code::not_found, "no such template");
-      answer.fds.push_back(make_file(R"({"format":1,"name":"base"})"));
+      answer.fds.push_back(make_file(manifest));
       return answer;
     case Verb::template_remove:
       templates.erase(digest);

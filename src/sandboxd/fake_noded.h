@@ -34,6 +34,7 @@ class FakeNoded {
 
   std::map<std::string, Held> sandboxes;
   std::set<std::string> templates;
+  std::string manifest = R"({"format":1,"name":"base"})";  // of each template; with a shape it gets a pool
   FakeSnapshots snapshots;
   bool sees_deaths = true;         // false: exits are recorded, their causes not
   std::string isolation;           // answer of vmm_isolation

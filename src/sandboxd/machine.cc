@@ -73,6 +73,7 @@ Machine::Machine(Host host, std::string id, ChannelLink::Hooks hooks)
       changed_(hooks.changed),
       channel_(std::make_shared<ChannelLink>(host_.executor, channel_path(folder()), std::move(hooks),
                                              ChannelLink::Pace())),
+      qmp_connected_(host_.executor),
       interrupted_(host_.executor) {}
 
 Task<Result<void>> Machine::apply(Effect effect, Deadline deadline) {
@@ -147,8 +148,7 @@ Task<Result<void>> Machine::connect_qmp(Deadline deadline) {
 
 Task<void> Machine::reconnect_qmp() {
   const auto self = shared_from_this();
-  if (const auto connected = co_await while_alive(connect_qmp(Deadline::after(qmp_limit)));
-      !connected && !dead_)
+  if (const auto connected = co_await ensure_qmp(Deadline::after(qmp_limit)); !connected && !dead_)
     log::warn("QMP is not reachable", {{"sandbox", id_}, log::Field(connected.error())});
   co_await wait_for_disk();  // it may have stopped while nobody listened
 }
@@ -203,10 +203,27 @@ Task<Result<void>> Machine::load_state(effect::LoadState from, Deadline deadline
   co_return co_await qmp_->load_device_state(std::move(files.state), deadline);
 }
 
+struct Machine::Connecting {
+  explicit Connecting(Machine& of) : machine(of) { machine.connecting_qmp_ = true; }
+  ~Connecting() {
+    machine.connecting_qmp_ = false;
+    machine.qmp_connected_.notify_all();
+  }
+  Connecting(const Connecting&) = delete;
+  Connecting& operator=(const Connecting&) = delete;
+  Machine& machine;
+};
+
+// QEMU takes one client: a second connection would wait for the first to go.
 Task<Result<void>> Machine::ensure_qmp(Deadline deadline) {
+  const auto self = shared_from_this();
+  while (connecting_qmp_)
+    if (!co_await qmp_connected_.wait(deadline)) co_return fail(Code::deadline, "QMP is not reachable");
   if (qmp_ && !qmp_->closed()) co_return Result<void>();
   if (dead_) co_return fail(Code::unavailable, "its VMM has ended");
-  co_return co_await connect_qmp(deadline);
+  const Connecting connecting(*this);  // also where the wait is cancelled
+  qmp_.reset();
+  co_return co_await while_alive(connect_qmp(deadline));
 }
 
 Task<bool> Machine::quiesce(bool sync) {
@@ -280,7 +297,7 @@ Task<Result<std::string>> Machine::save_device_state(Deadline deadline) {
 Task<Result<void>> Machine::reattach(Deadline deadline) {
   const auto self = shared_from_this();
   if (channel_->session()) co_return Result<void>();
-  co_return co_await while_alive(channel_->attach(deadline));
+  co_return co_await while_alive(channel_->attached(deadline));
 }
 
 void Machine::rehook(ChannelLink::Hooks hooks) {

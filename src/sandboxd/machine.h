@@ -89,6 +89,7 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   const std::shared_ptr<ChannelLink>& channel() const { return channel_; }
 
  private:
+  struct Connecting;
   Task<Result<void>> open_sockets();
   Task<Result<void>> launch(effect::LaunchVmm spec, Deadline deadline);
   Task<Result<void>> connect_qmp(Deadline deadline);
@@ -115,6 +116,8 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   GuestWake wake_;
   VmSockets sockets_;
   std::unique_ptr<vmm::Qmp> qmp_;
+  bool connecting_qmp_ = false;
+  Event qmp_connected_;
   bool guest_panicked_ = false;
   bool guest_reset_ = false;
   bool out_of_disk_ = false;

@@ -74,6 +74,11 @@ space::NodeOptions parse(int argc, char** argv) {
   return options;
 }
 
+space::Task<void> shut_down(space::Node& node, boost::asio::io_context& loop) {
+  co_await node.shut_down();
+  loop.stop();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -100,10 +105,7 @@ int main(int argc, char** argv) {
   quit.async_wait([&](boost::system::error_code, int) { loop.stop(); });
   boost::asio::signal_set stop(loop, SIGTERM, SIGINT);
   stop.async_wait([&](boost::system::error_code, int) {
-    spawn(loop.get_executor(), "shut down", [&]() -> Task<void> {
-      co_await (*node)->shut_down();
-      loop.stop();
-    }());
+    spawn(loop.get_executor(), "shut down", shut_down(**node, loop));
   });
   spawn(loop.get_executor(), "node", (*node)->run());
   log::info("started");

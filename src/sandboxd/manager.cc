@@ -212,7 +212,9 @@ void Manager::apply(const Action& action) {
       log::warn("orphan found", {{"sandbox", action.id}});
       SandboxRecord orphan;
       orphan.id = action.id;
-      return add(std::move(orphan))->finish_deletion();
+      const std::shared_ptr<Sandbox> sandbox = add(std::move(orphan));
+      sandbox->take_over({});
+      return sandbox->finish_deletion();
     }
   }
 }

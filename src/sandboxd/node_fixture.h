@@ -60,18 +60,27 @@ class NodeTest : public testing::Test {
     std::vector<char*> argv;
     for (const std::string& argument : arguments)
       if (!argument.empty()) argv.push_back(const_cast<char*>(argument.c_str()));
+    for (const std::string& argument : more_arguments_) argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
     ASSERT_EQ(::posix_spawn(&pid_, SPACE_SANDBOXD, nullptr, nullptr, argv.data(), environ), 0);
     pump_until([&] { return session_ && !session_->closed(); });
   }
 
   void kill_manager(int signal = SIGKILL) {
-    if (pid_ <= 0) return;
-    ::kill(pid_, signal);
-    ::waitpid(pid_, &exit_status_, 0);
+    if (pid_ == 0) return;
+    if (!has_ended()) ::kill(pid_, signal);
+    // Asked to end, it still has work to do with everybody.
+    if (signal == SIGTERM) pump_until([&] { return has_ended(); });
+    if (pid_ > 0) ::waitpid(pid_, &exit_status_, 0);
     pid_ = 0;
     if (session_) pump_until([&] { return session_->closed(); });
     session_.reset();
+  }
+
+  // True also when it ended by itself.
+  bool has_ended() {
+    if (pid_ > 0 && ::waitpid(pid_, &exit_status_, WNOHANG) == pid_) pid_ = -1;
+    return pid_ <= 0;
   }
 
   template <class Condition>
@@ -147,6 +156,7 @@ class NodeTest : public testing::Test {
   std::shared_ptr<H2Session> session_;
   std::int64_t memory_limit_mib_ = 1'000'000;
   bool allow_tcg_multitenant_ = false;
+  std::vector<std::string> more_arguments_;
   pid_t pid_ = 0;
   int exit_status_ = 0;
 

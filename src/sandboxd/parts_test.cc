@@ -155,6 +155,58 @@ TEST_F(JournalTest, EpochsOnlyGrow) {
   EXPECT_EQ(Journal::open(folder_ + "/j")->next_epoch("b").error().code, Code::not_found);
 }
 
+// What a journal had before there were snapshots.
+void drop_fourth_schema(Sqlite& db) {
+  for (const char* column : {"memory", "idle", "last_snapshot", "compared_with", "source", "source_number",
+                             "counter", "idle_pause_s", "hot_keep_s"})
+    ASSERT_TRUE(db.execute(fmt::format("ALTER TABLE sandboxes DROP COLUMN {}", column)));
+  ASSERT_TRUE(db.execute("DROP TABLE snapshots; DROP TABLE template_checkpoints"));
+}
+
+TEST_F(JournalTest, ASandboxFromBeforeSnapshotsRunsAndHasNone) {
+  ASSERT_TRUE(Journal::open(folder_ + "/j")->insert(record("a")));
+  {
+    auto old = Sqlite::open(folder_ + "/j");
+    drop_fourth_schema(*old);
+    ASSERT_TRUE(old->set_schema_version(3));
+  }
+  auto journal = Journal::open(folder_ + "/j");
+  ASSERT_TRUE(journal);
+  const SandboxRecord a = journal->sandboxes()->at(0);
+  EXPECT_EQ(a.memory, MemoryPlace::vmm);
+  EXPECT_FALSE(a.idle || a.restored_from || a.policy.idle_pause_s);
+  EXPECT_EQ(a.counter, 1);
+  EXPECT_TRUE(journal->snapshots()->empty());
+}
+
+TEST_F(JournalTest, SnapshotsAndTheirRecordChangeTogether) {
+  auto journal = Journal::open(folder_ + "/j");
+  SandboxRecord a = record("a");
+  ASSERT_TRUE(journal->insert(a));
+  a.memory = MemoryPlace::checkpoint;
+  a.last_snapshot = 2;
+  a.idle = true;
+  a.restored_from = {"b", 1};
+  a.policy.idle_pause_s = 60;
+  ASSERT_TRUE(journal->add_snapshot({.sandbox = "a", .number = 2, .parent = 1, .dirty_bytes = 4096}, &a));
+  const SandboxRecord read = journal->sandboxes()->at(0);
+  EXPECT_EQ(read.memory, MemoryPlace::checkpoint);
+  EXPECT_EQ(read.last_snapshot, 2u);
+  EXPECT_TRUE(read.idle);
+  EXPECT_EQ(read.restored_from, (SnapshotId{"b", 1}));
+  EXPECT_EQ(read.policy.idle_pause_s, 60);
+  EXPECT_FALSE(read.policy.hot_keep_s);
+  ASSERT_EQ(journal->snapshots()->size(), 1u);
+  EXPECT_EQ(journal->snapshots()->at(0).parent, 1u);
+  EXPECT_EQ(journal->snapshots()->at(0).dirty_bytes, 4096);
+  ASSERT_TRUE(journal->add_template_checkpoint({"t", {1, 512, 4096}, "b"}));
+  ASSERT_TRUE(journal->add_template_checkpoint({"t", {1, 512, 4096}, "c"}));  // the newer takes its place
+  ASSERT_EQ(journal->template_checkpoints()->size(), 1u);
+  EXPECT_EQ(journal->template_checkpoints()->at(0).builder, "c");
+  ASSERT_TRUE(journal->erase("a"));
+  EXPECT_TRUE(journal->snapshots()->empty());
+}
+
 TEST_F(JournalTest, TheFirstSchemaIsBroughtUpToDate) {
   std::string node_id;
   {
@@ -164,6 +216,7 @@ TEST_F(JournalTest, TheFirstSchemaIsBroughtUpToDate) {
   }
   {
     auto old = Sqlite::open(folder_ + "/j");
+    drop_fourth_schema(*old);
     for (const char* column : {"wake_at", "team", "accelerator"})
       ASSERT_TRUE(old->execute(fmt::format("ALTER TABLE sandboxes DROP COLUMN {}", column).c_str()));
     ASSERT_TRUE(old->set_schema_version(1));
@@ -182,6 +235,7 @@ TEST_F(JournalTest, TheSecondSchemaHadOneTeamAndAnUnknownAccelerator) {
   ASSERT_TRUE(Journal::open(folder_ + "/j")->insert(record("a")));
   {
     auto old = Sqlite::open(folder_ + "/j");
+    drop_fourth_schema(*old);
     for (const char* column : {"team", "accelerator"})
       ASSERT_TRUE(old->execute(fmt::format("ALTER TABLE sandboxes DROP COLUMN {}", column).c_str()));
     ASSERT_TRUE(old->execute("UPDATE sandboxes SET wake_at = 5"));

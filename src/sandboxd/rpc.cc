@@ -133,16 +133,17 @@ Result<GuestInit> parse_guest_init(const JsonObject& body) {
 
 // Absent: as it is. null: the node's default.
 Result<void> change_policy(const JsonObject& body, PausePolicy& policy) {
-  const auto change = [&](const char* name, std::optional<std::int64_t>& value) -> Result<void> {
+  const auto change = [&](const char* name, std::optional<std::int64_t>& value,
+                          std::int64_t min) -> Result<void> {
     const auto found = body.find(name);
     if (found == body.end()) return {};
     value.reset();
     if (found->value().is_null()) return {};
-    SPACE_TRY(value, int_member(body, name, 0, policy_seconds_max));
+    SPACE_TRY(value, int_member(body, name, min, policy_seconds_max));
     return {};
   };
-  SPACE_CHECK(change("idle_pause_s", policy.idle_pause_s));
-  return change("hot_keep_s", policy.hot_keep_s);
+  SPACE_CHECK(change("idle_pause_s", policy.idle_pause_s, 1));
+  return change("hot_keep_s", policy.hot_keep_s, 0);
 }
 
 Result<CreateRequest> parse_create(const JsonObject& body) {

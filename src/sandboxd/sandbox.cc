@@ -128,6 +128,7 @@ void Sandbox::begin(Task<void> beginning) {
 Task<void> Sandbox::live(Task<void> beginning) {
   const auto self = shared_from_this();
   co_await std::move(beginning);
+  if (maybe_unfinished_) co_await drop_unfinished();
   while (!being_deleted()) {
     if (expects_vmm(record_.state, record_.memory) && machine_->dead())
       co_await bury();
@@ -291,6 +292,7 @@ Task<void> Sandbox::wait_before_retry() {
 }
 
 Task<Result<void>> Sandbox::remove_snapshots() {
+  if (maybe_unfinished_) co_await drop_unfinished();
   while (!snapshots_.empty()) {
     SPACE_CO_CHECK(co_await node_.host.noded.snapshot_remove(record_.id, snapshots_.back().number,
                                                              Deadline::after(remove_limit)));

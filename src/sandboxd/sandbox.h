@@ -72,7 +72,11 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   void touch();
   // Oldest first.
   const std::vector<SnapshotRecord>& snapshots() const { return snapshots_; }
-  void take_over(std::vector<SnapshotRecord> snapshots) { snapshots_ = std::move(snapshots); }
+  // From an earlier daemon; before its life begins.
+  void take_over(std::vector<SnapshotRecord> snapshots) {
+    snapshots_ = std::move(snapshots);
+    maybe_unfinished_ = true;
+  }
   std::string_view memory_word() const;  // "live", "hot", "cold", "none"
 
   // Deletes it; returns once nothing is left. Past the deadline it goes on by itself.
@@ -120,11 +124,13 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   Task<Result<void>> resume_hot();
   Task<Result<void>> resume_cold(GuestInit init);
   Task<Result<void>> do_stop();
+  void stop_is_done();
   Task<Result<void>> do_boot(GuestInit init);
   Task<Result<void>> do_checkpoint(SnapshotRecord& taken);
   Task<Result<void>> go_cold();
   Task<void> drop_vmm();
   Task<void> drop_old_snapshots();
+  Task<void> drop_unfinished();
   Task<void> settle_adopted();
   Task<void> thaw_adopted();
   CheckpointSpec next_checkpoint() const;
@@ -154,6 +160,7 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   std::optional<Result<void>> start_outcome_;
   bool leftovers_ = false;
   bool vmm_leftovers_ = false;
+  bool maybe_unfinished_ = false;  // a snapshot that nobody finished may be there
   bool closing_ = false;  // kept for the next start of the node: nothing wakes it before
   bool metered_ = false;
   bool quiesced_ = false;  // how it was paused

@@ -285,15 +285,19 @@ Task<Result<void>> Sandbox::do_stop() {
   }
   meter_->cut_streams();
   crash_point("stop-down");
-  co_await drop_vmm();
-  record_.memory = MemoryPlace::none;
-  record_.restored_from.reset();
-  record_.compared_with = 0;
-  (void)change(Change::stop_done, {});
+  vmm_leftovers_ = true;
+  while (vmm_leftovers_ && !being_deleted()) co_await drop_vmm();
   co_await drop_old_snapshots();
   note(LogLevel::info, "sandbox stopped", {{"ms", std::to_string(since(begun))}});
   node_.events.publish(record_.id, record_.state, {}, false);
   co_return Result<void>();
+}
+
+void Sandbox::stop_is_done() {
+  record_.memory = MemoryPlace::none;
+  record_.restored_from.reset();
+  record_.compared_with = 0;
+  (void)change(Change::stop_done, {});
 }
 
 Task<Result<void>> Sandbox::do_boot(GuestInit init) {
@@ -400,6 +404,8 @@ Task<void> Sandbox::drop_vmm() {
   vmm_leftovers_ = !dropped;
   if (dropped) {
     make_machine();
+    // A stop that a restart of this daemon interrupted is over with its VMM.
+    if (is_stop(record_.state, record_.wanted)) stop_is_done();
     co_return;
   }
   log::warn("what is left of a VMM is not removed, will be repeated",
@@ -432,6 +438,13 @@ Task<void> Sandbox::drop_old_snapshots() {
 
 // By itself
 // --------------------------------------------------------------------------------------------------
+
+// What a checkpoint that was interrupted by the end of an earlier daemon may have left.
+Task<void> Sandbox::drop_unfinished() {
+  const auto removed = co_await node_.host.noded.snapshot_remove(record_.id, record_.last_snapshot + 1,
+                                                                 Deadline::after(verb_limit));
+  maybe_unfinished_ = !removed;
+}
 
 // After a restart of this daemon: the VM is brought to what was written down of it.
 Task<void> Sandbox::settle_adopted() {

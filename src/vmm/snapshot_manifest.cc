@@ -28,6 +28,12 @@ Result<std::string> digest(const JsonObject& object, std::string_view key) {
   return text;
 }
 
+// What a node no longer knew of a template that is gone is absent.
+Result<std::string> digest_if_known(const JsonObject& object, std::string_view key) {
+  if (!object.contains(key)) return std::string();
+  return digest(object, key);
+}
+
 Result<SnapshotManifest::Shape> parse_shape(const JsonObject& manifest) {
   SPACE_TRY(const JsonObject* object, object_member(manifest, "shape"));
   if (object == nullptr) return fail(Code::invalid_argument, "shape: missing");
@@ -66,9 +72,9 @@ std::string to_text(const SnapshotManifest& manifest) {
   object["accelerator"] = to_string(manifest.accelerator);
   object["cpu"] = manifest.cpu;
   object["qemu"] = manifest.qemu;
-  object["kernel"] = manifest.kernel_sha256;
-  object["initramfs"] = manifest.initramfs_sha256;
-  object["daemon"] = manifest.daemon;
+  if (!manifest.kernel_sha256.empty()) object["kernel"] = manifest.kernel_sha256;
+  if (!manifest.initramfs_sha256.empty()) object["initramfs"] = manifest.initramfs_sha256;
+  if (!manifest.daemon.empty()) object["daemon"] = manifest.daemon;
   object["quiesced"] = manifest.quiesced;
   object["generation"] = manifest.generation;
   return space::to_text(object) + "\n";
@@ -94,9 +100,11 @@ Result<SnapshotManifest> parse_snapshot_manifest(std::string_view text) {
   SPACE_TRY(manifest.accelerator, parse_accelerator(object));
   SPACE_TRY(manifest.cpu, word(object, "cpu"));
   SPACE_TRY(manifest.qemu, word(object, "qemu"));
-  SPACE_TRY(manifest.kernel_sha256, digest(object, "kernel"));
-  SPACE_TRY(manifest.initramfs_sha256, digest(object, "initramfs"));
-  SPACE_TRY(manifest.daemon, word(object, "daemon"));
+  SPACE_TRY(manifest.kernel_sha256, digest_if_known(object, "kernel"));
+  SPACE_TRY(manifest.initramfs_sha256, digest_if_known(object, "initramfs"));
+  if (object.contains("daemon")) {
+    SPACE_TRY(manifest.daemon, word(object, "daemon"));
+  }
   SPACE_TRY(const auto quiesced, bool_member(object, "quiesced"));
   if (!quiesced) return fail(Code::invalid_argument, "quiesced: missing");
   manifest.quiesced = *quiesced;

@@ -35,7 +35,7 @@ struct SnapshotManifest {
   Accelerator accelerator = Accelerator::tcg;
   std::string cpu;   // as cpu_model gives it
   std::string qemu;  // "10.0.2"
-  std::string kernel_sha256;
+  std::string kernel_sha256;  // this and the next two: "" when its node no longer knew the template
   std::string initramfs_sha256;
   std::string daemon;  // version
   bool quiesced = false;
