@@ -92,13 +92,14 @@ test('a stream under way ends with an error when its sandbox is paused; the prog
 })
 
 test('T17: a timeout that pauses loses no write, and it stays one after the sandbox came back', async () => {
-  const sandbox = await create({ timeoutMs: 3_000, lifecycle: { onTimeout: 'pause' }, metadata: { suite: 'timeout', who: 'ana' } })
+  const sandbox = await create({ lifecycle: { onTimeout: 'pause' }, metadata: { suite: 'timeout', who: 'ana' } })
   const info = await sandbox.getInfo()
   for (let round = 0; round < 2; round++) {
     await sandbox.commands.run(`head -c 3000000 /dev/urandom > /home/user/late${round}; sha256sum /home/user/late${round} > /home/user/sum${round}`)
+    await sandbox.setTimeout(1_000)
     await until(async () => (await sandbox.getInfo()).state === 'paused', 'the timeout pauses it')
     assert.equal(await sandbox.isRunning(), false)
-    await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 3_000 })
+    await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 600_000 })
     assert.match(await output(sandbox, `sha256sum -c /home/user/sum${round}`), /OK/)
   }
   const again = await sandbox.getInfo()
