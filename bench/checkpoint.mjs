@@ -5,7 +5,7 @@ import fs from 'node:fs'
 import readline from 'node:readline'
 import { BareQemu, Libvirt, Peers, Runsc } from './lib/peers.mjs'
 import { print, printMachine, Samples, timed } from './lib/report.mjs'
-import { checkpoint, compile, image, life, newestSnapshot, rounds, Sandbox, sleep, until, upload } from './lib/platform.mjs'
+import { checkpoint, compile, image, life, newestSnapshot, rounds, Sandbox, sleep, until, upload, whenReady } from './lib/platform.mjs'
 import { qemuOf } from '../tests/system/machine.mjs'
 
 const n = rounds(10)
@@ -112,6 +112,7 @@ async function peersScene() {
 }
 
 printMachine('checkpoint')
+await whenReady()
 await scene('idle', 1, 0, 25)
 await scene('64mb', 64, 0, 35)
 await scene('64mb_writing_50mbs', 64, 50, 35)

@@ -1,7 +1,7 @@
 // Create: from the pool, cold, a hundred at once; each next to what it is made of and to its peers, alternating.
 import { Peers, BareQemu, Libvirt, Runc, Runsc } from './lib/peers.mjs'
 import { print, printMachine, Samples, say, Stopwatch, timed } from './lib/report.mjs'
-import { execTrue, image, killAll, life, pool, rounds, Sandbox, setPool, sleep, templateSnapshot, until, upload, whenParked } from './lib/platform.mjs'
+import { execTrue, image, killAll, life, pool, rounds, Sandbox, setPool, sleep, templateSnapshot, until, upload, whenParked, whenReady } from './lib/platform.mjs'
 import { qemuOf } from '../tests/system/machine.mjs'
 
 const n = rounds(40)
@@ -59,6 +59,7 @@ async function bursts(target) {
 }
 
 printMachine('create')
+await whenReady()
 const witness = await Sandbox.create(life)
 const floorProgram = await upload(witness, 'floor')
 const floorOf = async () => Number((await witness.commands.run(`${floorProgram} 1`)).stdout)

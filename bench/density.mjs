@@ -1,10 +1,11 @@
 // Density: what one more sandbox costs in memory and disk, idle, paused and back from a checkpoint. Memory from the kernel's
-// smaps of the QEMU processes: private, and proportional with what is shared divided among those who share it.
+// smaps of the QEMU processes: private is anonymous memory, which nobody else has and no file could give again (smaps' own "private" counts
+// pages of files that happen to be mapped once); proportional divides what is shared among those who share it.
 import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
 import { print, printMachine, Samples } from './lib/report.mjs'
-import { life, policy, rounds, Sandbox, sleep, whenCold } from './lib/platform.mjs'
-import { qemuOf, state } from '../tests/system/machine.mjs'
+import { life, policy, rounds, Sandbox, sleep, whenCold, whenReady } from './lib/platform.mjs'
+import { daemon, qemuOf, state } from '../tests/system/machine.mjs'
 
 const n = rounds(10)
 const mib = 1024
@@ -13,9 +14,9 @@ const mib = 1024
 function memoryOf(pid) {
   const sum = (text, ...names) => names.reduce((total, name) => total + Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(text)?.[1] ?? 0), 0) / mib
   const all = fs.readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8')
-  const guest = fs.readFileSync(`/proc/${pid}/smaps`, 'utf8').split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m).filter((part) => / \/memory\s*$/m.test(part.split('\n')[0])).join('')
-  const guestPrivate = guest.split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m).reduce((total, part) => total + sum(part, 'Private_Dirty', 'Private_Clean'), 0)
-  return { private: sum(all, 'Private_Dirty', 'Private_Clean'), proportional: sum(all, 'Pss'), guestPrivate }
+  const parts = fs.readFileSync(`/proc/${pid}/smaps`, 'utf8').split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m).filter((part) => / \/memory\s*$/.test(part.split('\n')[0]))
+  if (parts.length === 0 && !fs.readlinkSync(`/proc/${pid}/exe`).includes('space-')) throw new Error(`no guest memory in ${pid}`)
+  return { private: sum(all, 'Anonymous'), proportional: sum(all, 'Pss'), guestPrivate: parts.reduce((total, part) => total + sum(part, 'Anonymous'), 0) }
 }
 
 // Bytes on the pool that are its alone.
@@ -42,6 +43,7 @@ function disks(what, paths) {
 }
 
 printMachine('density')
+await whenReady()
 const sandboxes = []
 for (let i = 0; i < n; ++i) sandboxes.push(await Sandbox.create(life))
 await sleep(5_000)
@@ -62,11 +64,10 @@ disks('snapshot', sandboxes.map((sandbox) => `${state}/pool/snapshots/${sandbox.
 for (const sandbox of sandboxes) await sandbox.connect(life)
 await sleep(5_000)
 tell('cold_resumed', sandboxes)
-const daemons = new Samples()
 for (const name of ['space-noded', 'space-sandboxd', 'space-control']) {
-  const pid = execFileSync('pgrep', ['-f', `${name} .*--run ${process.env.SPACE_RUN}`], { encoding: 'utf8' }).trim().split('\n')[0]
-  daemons.add(memoryOf(pid).private)
+  const held = new Samples()
+  held.add(memoryOf(daemon(name).pid).private)
+  print('density', `private_mib_${name}`, held, { unit: 'MiB' })
 }
-print('density', 'private_mib_daemon', daemons, { unit: 'MiB' })
 await Promise.all(sandboxes.map((sandbox) => sandbox.kill()))
 process.exit(0)

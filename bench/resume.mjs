@@ -1,13 +1,14 @@
 // Resume: hot, from a checkpoint, and a connect to a sandbox that runs; next to peers that restore, alternating.
 import { BareQemu, Libvirt, Peers, Runsc } from './lib/peers.mjs'
 import { print, printMachine, Samples, timed } from './lib/report.mjs'
-import { execTrue, image, life, newestSnapshot, policy, rounds, Sandbox, whenCold } from './lib/platform.mjs'
+import { execTrue, image, life, newestSnapshot, policy, rounds, Sandbox, whenCold, whenReady } from './lib/platform.mjs'
 import { qemuOf } from '../tests/system/machine.mjs'
 
 const n = rounds(30)
 const figures = Object.fromEntries(['running', 'pauseHot', 'hot', 'hotExec', 'pauseCold', 'checkpoint', 'checkpointExec'].map((name) => [name, new Samples()]))
 
 printMachine('resume')
+await whenReady()
 const sandbox = await Sandbox.create(life)
 const connect = () => sandbox.connect(life)
 await sandbox.commands.run('python3 -c "import json"') // something of a life

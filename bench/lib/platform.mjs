@@ -23,6 +23,8 @@ export async function until(probe, what, limitMs = 120_000) {
 }
 
 export const pool = async () => (await call('GET', '/v1/pools')).pools.find((one) => one.template === 'base')
+// Until the template has a checkpoint: before, every create is a boot.
+export const whenReady = () => until(async () => (await pool())?.checkpoint === true, 'a checkpoint of the template')
 export const setPool = (target) => call('PUT', '/v1/pools/base', { target })
 export const whenParked = (count) => until(async () => (await pool())?.parked === count, `${count} parked VMs`)
 export const policy = (sandbox, wanted) => call('PUT', `/v1/sandboxes/${sandbox.sandboxId}/pause-policy`, wanted)
