@@ -1,6 +1,7 @@
 // A second SPACE with a fault of its node switched on, made the way tests/system/instance.mjs makes one.
 import { Sandbox } from '../e2b/sdk.mjs'
 import { Instance as Plain } from '../system/instance.mjs'
+import { daemon } from '../system/machine.mjs'
 import { life, ok } from './sandboxes.mjs'
 
 export class Instance extends Plain {
@@ -48,5 +49,6 @@ export class Instance extends Plain {
     } finally {
       delete process.env.SPACE_SANDBOXD_OPTIONS
     }
+    this.pid = daemon('space-noded', this.run).pid
   }
 }
