@@ -238,7 +238,7 @@ Task<Result<std::shared_ptr<Sandbox>>> Manager::create(CreateRequest request,
       co_return fail(Code::conflict, "sandbox {} is being created by another request", request.id);
   }
   const VmKind kind{request.template_digest, request.shape};
-  auto parked = pool_.claim(request.id, kind);  // no longer counted as the pool's
+  auto parked = co_await pool_.claim(request.id, kind);  // no longer counted as the pool's
   auto admitted = co_await make_room(request, accelerator);
   if (admitted && sandboxes_.contains(request.id))
     admitted = fail(Code::conflict, "sandbox {} is being created by another request", request.id);

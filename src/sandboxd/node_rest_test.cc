@@ -379,7 +379,8 @@ TEST_F(RestTest, KilledBetweenAnyTwoSteps) {
   for (const auto& [point, operation, from_cold] : crashes) {
     SCOPED_TRACE(point);
     const std::string id = from_cold ? cold('c') : created();
-    mark_if_live(id, 'c');
+    const char value = std::string_view(operation) == "stop" ? 0 : 'c';
+    mark_if_live(id, value);
     const bool resumes_hot = std::string_view(operation) == "resume-hot";
     if (resumes_hot) ASSERT_EQ(order("pause", id).status, 200);
     kill_manager();
@@ -395,12 +396,15 @@ TEST_F(RestTest, KilledBetweenAnyTwoSteps) {
     kill_manager();
     more_arguments_ = {};
     start();
-    expect_it_goes_on(id, 'c');
+    expect_it_goes_on(id, value);
     delete_all(id);
   }
 }
 
 TEST_F(RestTest, ATemplatesCheckpointIsWhatSandboxesBeginFrom) {
+  kill_manager();
+  noded_->manifest = R"({"shape":{"vcpus":1,"memory_mib":512,"disk_mib":4096},"default_user":"user"})";
+  start();
   ASSERT_EQ(call("template/import", {{"digest", digest}}).body.at("checkpoint"), true);
   ASSERT_EQ(noded_->snapshots.of.size(), 1u);
   const std::string builder = noded_->snapshots.of.begin()->first;
@@ -425,42 +429,6 @@ TEST_F(RestTest, ATemplatesCheckpointIsWhatSandboxesBeginFrom) {
     EXPECT_EQ(call("sandbox/delete", {{"id", sandbox.at("id")}}).status, 200);
   pump_until([&] { return noded_->snapshots.of.empty(); });
   expect_nothing_left();
-}
-
-TEST_F(RestTest, AParkedVmBecomesASandbox) {
-  kill_manager();
-  more_arguments_ = {"--warm-pool", "2"};
-  start();
-  const JsonObject kind{{"template", digest}, {"vcpus", 1}, {"memory_mib", 512}, {"disk_mib", 4096}};
-  EXPECT_EQ(call("pool/take", kind).status, 404);
-  ASSERT_EQ(call("template/import", {{"digest", digest}}).body.at("checkpoint"), true);
-  const auto parked = [&] {
-    const JsonArray pools = call("pool/list", {}).body.at("pools").as_array();
-    return pools.empty() ? 0 : pools[0].at("parked").to_number<int>();
-  };
-  pump_until([&] { return parked() == 2; });
-  EXPECT_EQ(call("sandbox/list", {}).body.at("sandboxes").as_array().size(), 0u);
-  const Answer taken = call("pool/take", kind);
-  ASSERT_EQ(taken.status, 200);
-  const std::string id(taken.body.at("id").as_string());
-  const auto vm = noded_->vm(id);
-  ASSERT_TRUE(vm);
-  EXPECT_TRUE(vm->stands_still());
-  EXPECT_NE(call("pool/take", kind).body.at("id").as_string(), id);  // it is taken
-  ASSERT_EQ(call("sandbox/create", create_body(id)).status, 200);
-  EXPECT_EQ(noded_->vm(id), vm);
-  EXPECT_FALSE(vm->stands_still());
-  EXPECT_FALSE(vm->frozen);
-  EXPECT_EQ(echo(id, "bound"), "bound");
-  pump_until([&] { return parked() == 2; });  // it was filled again
-  // After a crash the parked ones are nobody's; the bound one is found.
-  kill_manager();
-  more_arguments_ = {};
-  start();
-  EXPECT_EQ(echo(id, "still"), "still");
-  pump_until([&] { return noded_->sandboxes.size() == 1 || noded_->holds_nothing(); });
-  ASSERT_EQ(call("template/remove", {{"digest", digest}}).status, 200);
-  delete_all(id);
 }
 
 }  // namespace

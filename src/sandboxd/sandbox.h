@@ -138,6 +138,7 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   // What it does by itself next, and when; nullopt: nothing.
   std::optional<Monotonic> next_due() const;
   Task<void> do_due();
+  Task<Result<void>> pause_if_idle();
   bool idle_due() const;
   bool cold_due() const;
   bool wake_due() const;
@@ -167,6 +168,7 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   std::vector<SnapshotRecord> snapshots_;
   OrderPtr order_;
   Monotonic paused_at_{};
+  std::optional<Monotonic> idle_look_at_;
   Monotonic retry_at_{};  // what failed by itself is not tried again before
   bool was_responsive_ = true;
   bool was_out_of_disk_ = false;

@@ -178,6 +178,18 @@ Task<bool> SandboxMeter::refresh(Deadline deadline) {
   co_return fresh();
 }
 
+Task<bool> SandboxMeter::sample_now(Deadline deadline) {
+  const auto self = shared_from_this();
+  while (sampling_)
+    if (!co_await sampled_.wait(deadline)) co_return false;
+  if (closed_ || !hooks_.answers()) co_return false;
+  const Monotonic asked = system_clock().monotonic();
+  begin_sample("activity");
+  while (sampling_)
+    if (!co_await sampled_.wait(deadline)) co_return false;
+  co_return latest_ && latest_->at >= asked;
+}
+
 JsonObject SandboxMeter::stats() const {
   JsonObject stats{{"sampled_at", nullptr}, {"vmm_cpu_us", nullptr}, {"vmm_rss", nullptr}};
   if (const auto usage = read_vmm_usage(hooks_.vmm_pid())) {

@@ -51,6 +51,8 @@ class SandboxMeter : public std::enable_shared_from_this<SandboxMeter> {
   void look();
   // Has a sample no older than `fresh` taken if there is none. False: there is none by the deadline.
   Task<bool> refresh(Deadline deadline);
+  // Asks the guest for its activity now, however fresh the last answer is. False: it did not answer.
+  Task<bool> sample_now(Deadline deadline);
   // As in api/node-rpc.md: what the guest said last if it ever did, the VMM's cost, `activity`.
   JsonObject stats() const;
   JsonObject activity() const;

@@ -21,6 +21,8 @@ constexpr Millis verb_limit = 10s;
 // Until what failed by itself is tried again.
 constexpr Millis retry_after = 30s;
 constexpr Millis sample_limit = 6s;
+// Between the two: the shortest span in which a share of CPU is taken, and a little more.
+constexpr Millis idle_look = activity_limits::cpu_window + Millis(200);
 
 long long since(Monotonic start) {
   return std::chrono::duration_cast<Millis>(system_clock().monotonic() - start).count();
@@ -511,6 +513,23 @@ std::optional<Monotonic> Sandbox::next_due() const {
   return due;
 }
 
+// Work that shows in its CPU only is seen between two samples: the first begins the wait, the second ends it.
+// A guest that does not answer them is no idle one.
+Task<Result<void>> Sandbox::pause_if_idle() {
+  const Monotonic now = system_clock().monotonic();
+  const bool looked =
+      idle_look_at_ && *idle_look_at_ > now - 2 * idle_look && *idle_look_at_ <= now - idle_look;
+  const bool sampled = co_await meter_->sample_now(Deadline::after(sample_limit));
+  if (!sampled || !looked) {
+    if (!looked) idle_look_at_ = system_clock().monotonic();
+    retry_at_ = system_clock().monotonic() + idle_look;
+    co_return Result<void>();
+  }
+  idle_look_at_.reset();
+  if (!idle_due() || order_ || being_deleted()) co_return Result<void>();
+  co_return co_await do_pause(true);
+}
+
 Task<void> Sandbox::do_due() {
   const auto due = next_due();
   if (!due) {
@@ -527,9 +546,7 @@ Task<void> Sandbox::do_due() {
   } else if (cold_due()) {
     done = co_await go_cold();
   } else if (idle_due()) {
-    // What it did since the last sample counts too.
-    (void)co_await meter_->refresh(Deadline::after(sample_limit));
-    if (idle_due() && !order_ && !being_deleted()) done = co_await do_pause(true);
+    done = co_await pause_if_idle();
   }
   if (!done) {
     retry_at_ = system_clock().monotonic() + retry_after;

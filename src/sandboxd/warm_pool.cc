@@ -20,6 +20,7 @@ constexpr Millis fill_pause = 20ms;
 constexpr Millis evicted_pause = 10s;
 constexpr Millis turn_limit = 60s;
 constexpr Millis ready_limit = 30s;
+constexpr Millis close_limit = 20s;
 
 }  // namespace
 
@@ -88,16 +89,21 @@ std::optional<std::string> WarmPool::take(const VmKind& kind) {
   return std::nullopt;
 }
 
-std::shared_ptr<Machine> WarmPool::claim(const std::string& id, const VmKind& kind) {
+Task<std::shared_ptr<Machine>> WarmPool::claim(std::string id, VmKind kind) {
   const auto pool = kinds_.find(kind);
-  if (pool == kinds_.end()) return nullptr;
-  auto& parked = pool->second.parked;
-  const auto found = std::ranges::find(parked, id, &Parked::id);
-  if (found == parked.end() || found->machine->dead()) return nullptr;
-  auto machine = std::move(found->machine);
-  parked.erase(found);
-  changed_.notify_all();
-  return machine;
+  if (pool != kinds_.end()) {
+    auto& parked = pool->second.parked;
+    const auto found = std::ranges::find(parked, id, &Parked::id);
+    if (found != parked.end()) {
+      Parked taken = std::move(*found);
+      parked.erase(found);
+      changed_.notify_all();
+      if (!taken.machine->dead()) co_return std::move(taken.machine);
+      co_await end(std::move(taken));
+    }
+  }
+  while (ending_.contains(id)) co_await changed_.wait();
+  co_return nullptr;
 }
 
 void WarmPool::discard(std::string id, std::shared_ptr<Machine> machine) {
@@ -165,11 +171,7 @@ Task<void> WarmPool::trim() {
     if (free == parked.end()) break;
     ending.splice(ending.end(), parked, free);
   }
-  while (!ending.empty()) {
-    Parked parked = std::move(ending.front());
-    ending.pop_front();
-    co_await end(std::move(parked));
-  }
+  co_await end_all(std::move(ending));
 }
 
 Task<Result<WarmPool::Parked>> WarmPool::fill(VmKind kind, MachineAccelerator accelerator) {
@@ -200,11 +202,25 @@ Task<Result<void>> WarmPool::ready(std::shared_ptr<Machine> machine) {
   co_return co_await machine->stop_vcpus(deadline);
 }
 
+Task<void> WarmPool::end_all(std::list<Parked> ending) {
+  for (const Parked& parked : ending) ending_.insert(parked.id);  // also while they wait for their turn
+  while (!ending.empty()) {
+    Parked parked = std::move(ending.front());
+    ending.pop_front();
+    co_await end(std::move(parked));
+  }
+}
+
 Task<void> WarmPool::end(Parked parked) {
   Millis pause = 1s;
+  ending_.insert(parked.id);
   while (true) {
     const auto ended = co_await unwind(undo_everything(), *parked.machine);
-    if (ended) co_return;
+    if (ended) {
+      ending_.erase(parked.id);
+      changed_.notify_all();
+      co_return;
+    }
     log::warn("parked VM not removed, will be repeated", {{"id", parked.id}, log::Field(ended.error())});
     co_await sleep_for(pause);
     pause = std::min(pause * 2, Millis(30s));
@@ -220,11 +236,7 @@ Task<void> WarmPool::drain(std::string template_digest) {
     kind.demand = {};
     ending.splice(ending.end(), kind.parked);
   }
-  while (!ending.empty()) {
-    Parked parked = std::move(ending.front());
-    ending.pop_front();
-    co_await end(std::move(parked));
-  }
+  co_await end_all(std::move(ending));
 }
 
 Task<bool> WarmPool::evict_one() {
@@ -243,7 +255,21 @@ Task<bool> WarmPool::evict_one() {
 
 Task<void> WarmPool::close() {
   closed_ = true;
-  co_await trim();
+  for (auto& [key, kind] : kinds_)
+    for (Parked& parked : kind.parked) parked.taken_at.reset();
+  const Deadline deadline = Deadline::after(close_limit);
+  spawn(parts_.host.executor, "end parked VMs", trim());
+  // Also those that somebody else is ending, and one that is just being filled.
+  while (total() > 0 || !ending_.empty())
+    if (!co_await changed_.wait(deadline)) break;
+}
+
+// Parked, taken or being made.
+std::int64_t WarmPool::total() const {
+  std::int64_t count = 0;
+  for (const auto& [key, kind] : kinds_)
+    count += static_cast<std::int64_t>(kind.parked.size()) + kind.filling;
+  return count;
 }
 
 JsonArray WarmPool::list() const {

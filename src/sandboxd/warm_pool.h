@@ -8,6 +8,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "base/json.h"
@@ -34,8 +35,8 @@ class WarmPool {
 
   // The id of a parked VM, for this caller alone for 30 s; nullopt: none, which is counted too.
   std::optional<std::string> take(const VmKind& kind);
-  // The VM that was taken, to become a sandbox; nullptr: it is not here.
-  std::shared_ptr<Machine> claim(const std::string& id, const VmKind& kind);
+  // The VM that was taken, to become a sandbox; nullptr: it is not here, and nothing is left of one that was.
+  Task<std::shared_ptr<Machine>> claim(std::string id, VmKind kind);
   // A claimed one that became nobody's.
   void discard(std::string id, std::shared_ptr<Machine> machine);
   // A template that creates will ask for, with its default shape.
@@ -45,7 +46,7 @@ class WarmPool {
   // Ends all of a template (nothing more is parked of it), or one to make room. False: there was none.
   Task<void> drain(std::string template_digest);
   Task<bool> evict_one();
-  // Ends all; nothing is parked any more.
+  // Ends all, and returns when that is done or takes too long; nothing is parked any more.
   Task<void> close();
 
   JsonArray list() const;
@@ -76,17 +77,20 @@ class WarmPool {
   std::vector<PoolState> states() const;
   PoolState state_of(const VmKind& key, const Kind& kind, Monotonic now) const;
   PoolOptions options() const;
+  std::int64_t total() const;
   std::map<VmKind, Kind>::iterator kind_at(std::size_t index);
   std::optional<VmKind> next_to_fill() const;
   void forget_unused();
   Task<Result<Parked>> fill(VmKind kind, MachineAccelerator accelerator);
   Task<Result<void>> ready(std::shared_ptr<Machine> machine);
   Task<void> end(Parked parked);
+  Task<void> end_all(std::list<Parked> ending);
   Task<void> trim();
 
   Parts parts_;
   Options options_;
   std::map<VmKind, Kind> kinds_;
+  std::set<std::string> ending_;  // ids of those being removed
   bool closed_ = false;
   Event changed_;
 };
