@@ -33,8 +33,8 @@ struct SnapshotManifest {
   Shape shape;
   std::int64_t machine = machine_revision;
   Accelerator accelerator = Accelerator::tcg;
-  std::string cpu;   // as cpu_model gives it
-  std::string qemu;  // "10.0.2"
+  std::string cpu;            // as cpu_model gives it
+  std::string qemu;           // "10.0.2"
   std::string kernel_sha256;  // this and the next two: "" when its node no longer knew the template
   std::string initramfs_sha256;
   std::string daemon;  // version
