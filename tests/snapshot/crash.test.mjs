@@ -44,7 +44,7 @@ class Subject {
       'resume hot': () => resume(this.sandbox),
       'resume cold': () => resume(this.sandbox),
     }
-    return calls[this.operation]().then(() => 'done', (error) => `${error.constructor.name}: ${error.message}`.slice(0, 60))
+    return calls[this.operation]().then(() => 'done', (error) => `${error.constructor.name}: ${error.message}`.slice(0, 110))
   }
 
   // A sandbox that was there is there, with all it held; one whose create failed is not there, or works.

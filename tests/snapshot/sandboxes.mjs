@@ -19,7 +19,7 @@ export async function inFresh(use, options = {}) {
 
 export async function ok(answer) {
   const text = await answer.text()
-  assert.ok(answer.ok, `${answer.url}: ${answer.status} ${text}`)
+  assert.ok(answer.ok, `${answer.status} ${text} (${answer.url})`)
   return text ? JSON.parse(text) : undefined
 }
 
