@@ -93,7 +93,7 @@ async function peersScene() {
   const sandbox = await Sandbox.create(life)
   const { pid } = qemuOf(sandbox.sandboxId)
   const peers = await Peers.start('checkpoint', {
-    bare: () => new BareQemu(pid, image),
+    bare: () => BareQemu.start(pid, image),
     libvirt: () => Libvirt.start(pid, image),
     runsc: () => Runsc.start(image),
   })

@@ -65,7 +65,7 @@ const floorProgram = await upload(witness, 'floor')
 const floorOf = async () => Number((await witness.commands.run(`${floorProgram} 1`)).stdout)
 const { pid } = qemuOf(witness.sandboxId)
 const peers = await Peers.start('create', {
-  bare: () => new BareQemu(pid, image, templateSnapshot()),
+  bare: () => BareQemu.start(pid, image, templateSnapshot()),
   libvirt: () => Libvirt.start(pid, image),
   runc: () => Runc.start(image),
   runsc: () => Runsc.start(image),

@@ -19,7 +19,7 @@ const saved = newestSnapshot(sandbox)
 await connect()
 const { pid } = qemuOf(sandbox.sandboxId)
 const peers = await Peers.start('resume', {
-  bare: () => new BareQemu(pid, image, saved),
+  bare: () => BareQemu.start(pid, image, saved),
   libvirt: () => Libvirt.start(pid, image),
   runsc: () => Runsc.start(image),
 })

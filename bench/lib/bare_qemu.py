@@ -8,7 +8,7 @@ LIKE_PID is the QEMU of a sandbox: its command line, with files and descriptors 
 IMAGE_FOLDER holds disk.raw, vmlinuz and initramfs.img. With SNAPSHOT_FOLDER (disk.raw, mem.raw, vmstate) the image that is
 restored is that one; without, it is a VM booted and saved here. Root.
 
-On standard input one word a line: `boot`, `restore`, `save` or `quit`; on standard output one JSON object for each, times in ms.
+Prints {"ready": true} once the files are its own. On standard input one word a line: `boot`, `restore`, `save` or `quit`; on standard output one JSON object for each, times in ms.
 A time ends when the guest's daemon has answered on the channel. What comes before a start (a clone of the disk, a tap in a
 network namespace) is not in it.
 """
@@ -167,10 +167,10 @@ class Bench:
         self.zeros = f"{self.work}/zeros"
         with open(self.zeros, "wb") as file:
             file.truncate(self.memory_mib << 20)
-        self.saved = snapshot and {name: f"{snapshot}/{name}" for name in ("disk.raw", "mem.raw", "vmstate")}
-        if self.saved:
-            subprocess.run(["cp", "--sparse=always", self.saved["disk.raw"], f"{self.work}/saved-disk.raw"], check=True)
-            self.saved["disk.raw"] = f"{self.work}/saved-disk.raw"
+        self.saved = snapshot and {name: f"{self.work}/saved-{name}" for name in ("disk.raw", "mem.raw", "vmstate")}
+        for name, copy in (self.saved or {}).items():  # the product removes a snapshot when a newer one is there
+            subprocess.run(["cp", "--sparse=always", f"{snapshot}/{name}", copy], check=True)
+        os.sync()  # pages that are not on disk yet would count as those of who maps them
 
     def option(self, name):
         return self.like[self.like.index(name) + 1]
@@ -296,6 +296,7 @@ class Bench:
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     bench = Bench(int(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
+    print(json.dumps({"ready": True}), flush=True)
     try:
         for line in sys.stdin:
             word = line.strip()

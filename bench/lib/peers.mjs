@@ -48,8 +48,11 @@ class Asked {
 
 // Of the sandbox whose QEMU is `pid`: the same machine line. `snapshot`: a folder with disk.raw, mem.raw and vmstate, else it saves itself.
 export class BareQemu {
-  constructor(pid, image, snapshot) {
-    this.asked = new Asked('python3', [new URL('bare_qemu.py', import.meta.url).pathname, String(pid), image, ...(snapshot ? [snapshot] : [])])
+  static async start(pid, image, snapshot) {
+    const peer = new BareQemu()
+    peer.asked = new Asked('python3', [new URL('bare_qemu.py', import.meta.url).pathname, String(pid), image, ...(snapshot ? [snapshot] : [])])
+    JSON.parse(await peer.asked.line())
+    return peer
   }
   async ask(word) {
     this.asked.tell(word)
