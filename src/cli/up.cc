@@ -153,7 +153,8 @@ Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts
     return argv;
   };
   std::vector<std::string> for_noded = {"--sandboxd-uid", std::to_string(accounts.sandboxd.uid)};
-  std::vector<std::string> for_sandboxd;
+  SPACE_TRY(const std::string daemon, sibling_program("space-daemon"));
+  std::vector<std::string> for_sandboxd = {"--daemon", daemon};
   const auto add = [](std::vector<std::string>& words, const char* flag, std::optional<std::int64_t> value) {
     if (value) words.insert(words.end(), {flag, std::to_string(*value)});
   };

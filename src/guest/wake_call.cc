@@ -10,7 +10,8 @@ namespace space::guest {
 
 namespace {
 
-constexpr Millis file_time{2'000};  // for files that a file system of a frozen program may hold
+// For files that a file system of a frozen program may hold; a crowded host is slow without that.
+constexpr Millis file_time{10'000};
 
 template <class T>
 Task<Result<T>> within_file_time(std::function<Result<T>()> work) {

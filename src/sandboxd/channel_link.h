@@ -35,7 +35,8 @@ class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
   ChannelLink(Executor executor, std::string socket_path, Hooks hooks, Pace pace);
   ~ChannelLink();
 
-  // One attach, for a guest that is booting: waits until it answers or the deadline passes. Not while it is kept.
+  // One attach, for a guest that is booting: waits until it answers or the deadline passes. Not while it is
+  // kept.
   Task<Result<void>> attach(Deadline deadline);
   // The same for one that is kept attached: waits until it is.
   Task<Result<void>> attached(Deadline deadline);

@@ -18,7 +18,7 @@ constexpr std::uint64_t mib_bytes = 1 << 20;
 constexpr Millis undo_limit = 10s;
 constexpr std::uint64_t stage_limit_max = std::uint64_t{1} << 30;
 // What the buffer may keep between two checkpoints.
-constexpr std::size_t buffer_kept_bytes = 128 * mib_bytes;
+constexpr std::size_t buffer_kept_bytes = 16 * mib_bytes;
 
 std::int64_t micros_since(Monotonic start) {
   return std::chrono::duration_cast<std::chrono::microseconds>(system_clock().monotonic() - start).count();

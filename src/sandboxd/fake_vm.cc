@@ -195,7 +195,23 @@ CallResponse FakeVm::obey(const std::string& name, const JsonObject& body) {
     if (is_set("thaw")) frozen = false;
     return {200, R"({"stepped_us":0,"hooks":[],"daemon_version":"fake"})"};
   }
+  if (name == "upgrade") return take_program(body);
   return {200, "{}"};
+}
+
+// The last piece is answered; then the old daemon hangs up, and the new one waits to be attached.
+CallResponse FakeVm::take_program(const JsonObject& body) {
+  const auto piece = from_base64(body.at("data").as_string());
+  if (!piece || body.at("offset").to_number<std::size_t>() != program.size()) return {400, "{}"};
+  program += as_text(*piece);
+  if (program.size() == body.at("size").to_number<std::size_t>()) spawn(executor_, "fake exec", hang_up());
+  return {200, "{}"};
+}
+
+Task<void> FakeVm::hang_up() {
+  const auto self = shared_from_this();
+  co_await sleep_for(Millis(20));
+  if (session_) session_->close("exec");
 }
 
 void FakeVm::take_identity(const JsonObject& body) {

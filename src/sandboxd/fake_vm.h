@@ -48,6 +48,7 @@ class FakeVm : public std::enable_shared_from_this<FakeVm> {
   std::vector<JsonObject> wakes;                             // bodies of that call, in order, of this VM only
   std::string stats = R"({"cpu_count":1,"mem_total":512})";  // its answer to that call
   std::vector<std::string> calls;                            // control calls, in order
+  std::string program;                                       // that its daemon was replaced by
   std::uint64_t last_epoch = 0;
   int attaches = 0;
   bool silent = false;  // reads nothing and says nothing until it is false again
@@ -60,6 +61,8 @@ class FakeVm : public std::enable_shared_from_this<FakeVm> {
   Task<Fd> accept(int listener);
   Task<CallResponse> control(CallRequest request);
   CallResponse obey(const std::string& name, const JsonObject& body);
+  CallResponse take_program(const JsonObject& body);
+  Task<void> hang_up();
   void take_identity(const JsonObject& body);
   void remember();
   void recall();

@@ -12,9 +12,9 @@
 namespace space {
 namespace {
 
-constexpr std::array<std::string_view, 9> names = {
-    "no-reseed",    "cont-before-clone", "enospc-pages",        "eio-pages",           "eio-vmstate",
-    "eio-manifest", "fail-device-state", "fail-snapshot-begin", "fail-snapshot-finish"};
+constexpr std::array<std::string_view, 10> names = {
+    "no-reseed",   "old-daemon",   "cont-before-clone", "enospc-pages",        "eio-pages",
+    "eio-vmstate", "eio-manifest", "fail-device-state", "fail-snapshot-begin", "fail-snapshot-finish"};
 
 struct Switches {
   std::uint32_t on = 0;

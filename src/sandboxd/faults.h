@@ -10,6 +10,7 @@ namespace space {
 
 enum class Fault : unsigned char {
   no_reseed,          // restored guests get no entropy
+  old_daemon,         // every restored guest's daemon is taken for an older one
   cont_before_clone,  // a checkpoint lets the VM run on before its disk is copied
   enospc_pages,       // no room for a checkpoint's memory
   eio_pages,          // its memory, its devices' state or its manifest cannot be written

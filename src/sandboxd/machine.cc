@@ -25,6 +25,7 @@ constexpr Millis disk_poll = 1s;
 // The guest gives itself 1 s to freeze; before it, it flushes.
 constexpr Millis quiesce_limit = 5s;
 constexpr Millis thaw_limit = 5s;
+constexpr std::size_t version_bytes_max = 32;
 // The node manager's reaper writes the cause down a moment after the process is gone.
 constexpr Millis cause_limit = 1500ms;
 constexpr Millis cause_poll = 20ms;
@@ -262,7 +263,13 @@ Task<Result<void>> Machine::ensure_running(Deadline deadline) {
 
 Task<Result<void>> Machine::wake(GuestWake wake, Deadline deadline) {
   const auto self = shared_from_this();
-  SPACE_CO_CHECK(co_await channel_->control("wake", to_json(std::move(wake)), deadline));
+  SPACE_CO_TRY(const JsonObject answer,
+               co_await channel_->control("wake", to_json(std::move(wake)), deadline));
+  if (const auto version = text_member(answer, "daemon_version"); version && *version)
+    daemon_version_ = (*version)->substr(0, version_bytes_max);
+  if (const auto failed = answer.find("failed"); failed != answer.end())
+    log::warn("a guest's wake was not whole",
+              {{"sandbox", id_}, {"failed", to_text(failed->value()).substr(0, 300)}});
   co_return Result<void>();
 }
 

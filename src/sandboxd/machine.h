@@ -17,6 +17,8 @@
 
 namespace space {
 
+class DaemonProgram;
+
 class Machine final : public PlanExecutor, public std::enable_shared_from_this<Machine> {
  public:
   struct Host {
@@ -24,7 +26,8 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
     NodedClient& noded;     // outlives the machine
     std::string vm_folder;  // holds a folder of sockets for each VM
     std::uint64_t tsc_khz = 0;
-    std::string cpu_tcg, cpu_kvm;  // as a guest sees the processor (vmm/snapshot_manifest.h)
+    const DaemonProgram* daemon = nullptr;  // for guests with an older one; nullptr: they keep theirs
+    std::string cpu_tcg, cpu_kvm;           // as a guest sees the processor (vmm/snapshot_manifest.h)
 
     const std::string& cpu_model(MachineAccelerator accelerator) const {
       return accelerator == MachineAccelerator::kvm ? cpu_kvm : cpu_tcg;
@@ -57,6 +60,8 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   Task<Result<void>> ensure_running(Deadline deadline);
   // One call that tells a guest all of `wake`; the first thing after it stood still.
   Task<Result<void>> wake(GuestWake wake, Deadline deadline);
+  // What the guest said of itself at the last wake; hostile text, bounded.
+  const std::string& daemon_version() const { return daemon_version_; }
   // The user programs go on. A guest that does not hear it is not answering anything: the channel's affair.
   Task<void> thaw();
   // Lets the guest shut itself down and waits for the end of its VMM.
@@ -114,6 +119,7 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   std::shared_ptr<ChannelLink> channel_;
   GuestInit guest_init_;
   GuestWake wake_;
+  std::string daemon_version_;
   VmSockets sockets_;
   std::unique_ptr<vmm::Qmp> qmp_;
   bool connecting_qmp_ = false;

@@ -18,6 +18,7 @@ namespace {
 
 space::NodeOptions parse(int argc, char** argv) {
   space::NodeOptions options;
+  options.version = SPACE_VERSION;
   std::string accelerator = "auto";
   CLI::App app("SPACE sandbox manager");
   app.add_option("--state", options.state_folder, "folder that outlives a reboot")->capture_default_str();
@@ -42,6 +43,8 @@ space::NodeOptions parse(int argc, char** argv) {
             "of each sandbox's network, each way, 0: no limit");
   app.add_flag("--allow-tcg-multitenant", options.allow_tcg_multitenant,
                "run several teams' sandboxes also where there is no hardware isolation");
+  app.add_option("--daemon", options.daemon_path,
+                 "program of the guest's daemon, for guests whose own is older");
   app.add_option("--warm-pool", options.pool.target, "VMs parked for each template's default shape")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));

@@ -281,7 +281,8 @@ std::int64_t Manager::committed_mib() const {
 Result<void> Manager::admit(const CreateRequest& request, MachineAccelerator accelerator) const {
   std::set<std::string> teams;
   for (const auto& [id, sandbox] : sandboxes_)
-    if (has_vmm(*sandbox)) teams.insert(sandbox->record().team);
+    // Whatever is on its way out belongs to nobody any more: an orphan has no team to compare with.
+    if (has_vmm(*sandbox) && !sandbox->record().team.empty()) teams.insert(sandbox->record().team);
   SPACE_CHECK(ksm_.check_off());
   SPACE_CHECK(admit_team(request.team, teams, accelerator, limits_.allow_tcg_multitenant));
   return admit_memory_of(request.shape);

@@ -39,8 +39,8 @@ class KsmTest : public testing::Test {
     SandboxLogs logs(loop_.get_executor());
     NodedClient client(loop_.get_executor(), folder_ + "/noded.sock");
     Templates templates(client);
-    Manager manager({loop_.get_executor(), client, folder_ + "/vm", 0, "tcg", "kvm"}, journal, events, logs,
-                    templates, {}, {.memory_mib = 1'000'000}, {}, KsmSwitch(ksm_file()));
+    Manager manager({loop_.get_executor(), client, folder_ + "/vm", 0, nullptr, "tcg", "kvm"}, journal,
+                    events, logs, templates, {}, {.memory_mib = 1'000'000}, {}, KsmSwitch(ksm_file()));
     CreateRequest request{
         .id = id, .generation = 1, .template_digest = digest_, .shape = {}, .team = "a", .guest_init = {}};
     const auto created = run(manager.create(std::move(request), MachineAccelerator::tcg));

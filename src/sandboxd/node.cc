@@ -47,22 +47,29 @@ Result<std::unique_ptr<Node>> Node::open(const Executor& executor, NodeOptions o
   SPACE_TRY(Fd lock, lock_folder(state));
   SPACE_TRY(Journal journal, Journal::open(state + "/journal.db"));
   SPACE_TRY(const std::uint32_t tsc_khz, vmm::host_tsc_khz());
+  std::optional<DaemonProgram> daemon;
+  if (!options.daemon_path.empty()) {
+    SPACE_TRY(daemon, DaemonProgram::load(options.daemon_path, options.version));
+  }
   if (options.memory_limit_mib == 0) options.memory_limit_mib = default_memory_limit_mib(host_memory_mib());
-  return std::unique_ptr<Node>(new Node(executor, options, std::move(lock), std::move(journal), tsc_khz));
+  return std::unique_ptr<Node>(
+      new Node(executor, options, std::move(lock), std::move(journal), tsc_khz, std::move(daemon)));
 }
 
 Node::Node(const Executor& executor, const NodeOptions& options, Fd lock, Journal journal,
-           std::uint64_t tsc_khz)
+           std::uint64_t tsc_khz, std::optional<DaemonProgram> daemon)
     : options_(options),
       lock_(std::move(lock)),
       journal_(std::move(journal)),
       events_(executor),
       logs_(executor),
       noded_(executor, options.run_folder + "/noded/noded.sock", options.io_limits),
+      daemon_(std::move(daemon)),
       host_{executor,
             noded_,
             options.run_folder + "/sandboxd/vm",
             tsc_khz,
+            daemon_ ? &*daemon_ : nullptr,
             vmm::cpu_model(vmm::Accelerator::tcg, cpuinfo()),
             vmm::cpu_model(vmm::Accelerator::kvm, cpuinfo())},
       templates_(noded_),
@@ -73,7 +80,7 @@ Node::Node(const Executor& executor, const NodeOptions& options, Fd lock, Journa
                options.pool),
       accelerator_(host_, templates_, options.state_folder + "/sandboxd/accelerator.json",
                    options.accelerator),
-      rpc_({journal_.node_id(), noded_, manager_, templates_, events_, accelerator_}) {}
+      rpc_({journal_.node_id(), options.version, noded_, manager_, templates_, events_, accelerator_}) {}
 
 Task<void> Node::run() {
   (void)::unlink((options_.run_folder + "/sandboxd/shutdown").c_str());

@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "core/io_limits.h"
+#include "sandboxd/daemon_program.h"
 #include "sandboxd/rpc.h"
 
 namespace space {
@@ -19,6 +20,8 @@ struct NodeOptions {
   std::int64_t memory_limit_mib = 0;              // promised to sandboxes at most; 0: by the machine's size
   bool allow_tcg_multitenant = false;             // core/tenancy.h
   IoLimits io_limits;                             // of each sandbox
+  std::string version = "0";                      // of this build
+  std::string daemon_path;                        // of the guest's daemon, "": guests keep theirs
   WarmPool::Options pool;
   std::int64_t hot_keep_s = 300;       // a paused sandbox stays in memory
   std::int64_t shutdown_limit_s = 60;  // in which a planned end keeps what runs
@@ -35,7 +38,8 @@ class Node {
   Task<void> shut_down();
 
  private:
-  Node(const Executor& executor, const NodeOptions& options, Fd lock, Journal journal, std::uint64_t tsc_khz);
+  Node(const Executor& executor, const NodeOptions& options, Fd lock, Journal journal, std::uint64_t tsc_khz,
+       std::optional<DaemonProgram> daemon);
   Task<void> probe_accelerator();
 
   NodeOptions options_;
@@ -44,6 +48,7 @@ class Node {
   EventLog events_;
   SandboxLogs logs_;
   NodedClient noded_;
+  std::optional<DaemonProgram> daemon_;
   Machine::Host host_;
   Templates templates_;
   Manager manager_;

@@ -401,6 +401,26 @@ TEST_F(RestTest, KilledBetweenAnyTwoSteps) {
   }
 }
 
+TEST_F(RestTest, AnOlderDaemonIsReplacedAfterARestoreOnly) {
+  const std::string program(1'000'000, 'p');  // several pieces
+  ASSERT_TRUE(write_file_durably(folder_ + "/space-daemon", program, 0600));
+  kill_manager();
+  more_arguments_ = {"--daemon", folder_ + "/space-daemon"};
+  start();
+  const std::string id = cold('x');
+  ASSERT_EQ(order("resume", id).status, 200);
+  EXPECT_EQ(noded_->vm(id)->program, program);  // the fake's version is none: older than any
+  EXPECT_EQ(noded_->vm(id)->attaches, 2);
+  EXPECT_EQ(echo(id, "goes on"), "goes on");
+  EXPECT_FALSE(noded_->vm(id)->frozen);
+  const std::string other = created();
+  ASSERT_EQ(order("pause", other).status, 200);
+  ASSERT_EQ(order("resume", other).status, 200);
+  EXPECT_EQ(noded_->vm(other)->program, "");
+  EXPECT_EQ(call("sandbox/delete", {{"id", other}}).status, 200);
+  delete_all(id);
+}
+
 TEST_F(RestTest, ATemplatesCheckpointIsWhatSandboxesBeginFrom) {
   kill_manager();
   noded_->manifest = R"({"shape":{"vcpus":1,"memory_mib":512,"disk_mib":4096},"default_user":"user"})";

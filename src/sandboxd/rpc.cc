@@ -14,7 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::string_view version = "0.1.0";
 constexpr Millis verb_limit = 10s;
 constexpr Millis delete_limit = 60s;
 constexpr Millis stats_limit = 6s;
@@ -246,7 +245,7 @@ NodeRpc::Answer NodeRpc::dispatch(std::string path, JsonObject body) {
 NodeRpc::Answer NodeRpc::hello(JsonObject) {
   const PoolInfo pool = (co_await parts_.noded.pool_info(Deadline::after(verb_limit))).value_or(PoolInfo{});
   co_return JsonObject{{"node_id", parts_.node_id},
-                       {"version", version},
+                       {"version", parts_.version},
                        {"accelerator", to_string(parts_.accelerator.known())},
                        {"accelerator_decided", parts_.accelerator.decided()},
                        {"memory_mib", host_memory_mib()},

@@ -16,6 +16,7 @@ class NodeRpc {
   // All outlive every session.
   struct Parts {
     std::string node_id;
+    std::string version;  // of this build
     NodedClient& noded;
     Manager& manager;
     Templates& templates;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "sandboxd/daemon_program.h"
 #include "sandboxd/faults.h"
 #include "sandboxd/sandbox.h"
 
@@ -20,6 +21,7 @@ constexpr Millis start_turn_limit = 60s;
 constexpr Millis verb_limit = 10s;
 // Until what failed by itself is tried again.
 constexpr Millis retry_after = 30s;
+constexpr Millis upgrade_limit = 60s;
 constexpr Millis sample_limit = 6s;
 // Between the two: the shortest span in which a share of CPU is taken, and a little more.
 constexpr Millis idle_look = activity_limits::cpu_window + Millis(200);
@@ -265,6 +267,11 @@ Task<Result<void>> Sandbox::resume_cold(GuestInit init) {
     co_return written;
   }
   machine_->keep();
+  if (node_.host.daemon != nullptr) {
+    const auto replaced = co_await node_.host.daemon->replace_older(machine_, machine_->daemon_version(),
+                                                                    Deadline::after(upgrade_limit));
+    if (!replaced) log::warn("daemon not replaced", {{"sandbox", record_.id}, log::Field(replaced.error())});
+  }
   // User programs run only from here on: what they do is never undone by a restart.
   co_await machine_->thaw();
   co_return Result<void>();
