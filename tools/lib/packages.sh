@@ -1,4 +1,4 @@
-# Debian packages: those of tools/packages.txt, and QEMU >= 8.2 on Debian 12.
+# Debian packages: those of tools/packages.txt, and QEMU >= 9.1 on Debian 12.
 # shellcheck shell=bash
 
 # packages_listed [TAG] : names without a tag, or those with it.
@@ -10,7 +10,7 @@ is_installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) =
 
 qemu_is_new_enough() {
   local version
-  version=$(dpkg-query -W -f '${Version}' qemu-system-x86 2>/dev/null) && dpkg --compare-versions "$version" ge 1:8.2
+  version=$(dpkg-query -W -f '${Version}' qemu-system-x86 2>/dev/null) && dpkg --compare-versions "$version" ge 1:9.1
 }
 
 # ensure_packages [test] : fast when all is there.
@@ -30,7 +30,7 @@ ensure_packages() {
     add_backports
   fi
   apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=300 "${missing[@]}"
-  qemu_is_new_enough || die "QEMU 8.2 or later is needed, and this machine's Debian sources have none"
+  qemu_is_new_enough || die "QEMU 9.1 or later is needed, and this machine's Debian sources have none"
 }
 
 # The backports suite beside the Debian source the machine already uses. Only QEMU's packages may come from it.

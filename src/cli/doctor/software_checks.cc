@@ -43,10 +43,9 @@ Finding check_qemu(const Machine& machine) {
   const auto parts = words_of(version, ".");
   const std::uint64_t major = parts.empty() ? 0 : number(parts[0]).value_or(0);
   const std::uint64_t minor = parts.size() < 2 ? 0 : number(parts[1]).value_or(0);
-  if (major < 8 || (major == 8 && minor < 2))
+  if (major < 9 || (major == 9 && minor < 1))
     return bad("qemu", "version " + (version.empty() ? "unknown" : version),
-               "SPACE needs 8.2 or newer: older ones cannot map a guest's memory the way it is cloned",
-               install);
+               "SPACE needs 9.1 or newer: older ones do not load a checkpoint the way it is kept", install);
   const std::string machines = machine.output({program, "-machine", "help"}).value_or("");
   for (const auto line : lines_of(machines))
     if (line.starts_with("microvm "))
