@@ -44,12 +44,12 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const size_t bytes = (size_t)atol(argv[1]) << 20;
   const long rate = atol(argv[2]);
+  if (rate > 0 && fork() == 0) write_file(rate);  // before there is memory to share
   char* memory =
       mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) return 1;
   heart = (void*)(memory + bytes);
   if (getrandom((void*)heart, 16, 0) != 16) return 1;
-  if (rate > 0 && fork() == 0) write_file(rate);
   for (int i = 0; i < 16; ++i) printf("%02x", ((volatile unsigned char*)heart)[i]);
   printf("\n");
   fflush(stdout);
