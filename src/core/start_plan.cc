@@ -13,6 +13,7 @@ constexpr Millis verb_limit = 10s;
 constexpr Millis qmp_limit = 15s;
 // A guest under software emulation boots in 3-4 s, on a crowded machine in many times that.
 constexpr Millis boot_limit = 60s;
+constexpr Millis notices_hang_up = 55ms;
 constexpr Millis guest_call_limit = 15s;
 // Its hooks may take 2 s each.
 constexpr Millis wake_limit = 60s;
@@ -43,6 +44,9 @@ StartPlan plan_boot(const StartSpec& spec) {
 StartPlan plan_restored_start(const StartSpec& spec, const SnapshotId& from) {
   StartPlan plan = plan_resume(spec, from);
   plan.front().undo = Undo::remove_disk;
+  // A template is captured with nobody connected.
+  for (Step& step : plan)
+    if (auto* attach = std::get_if<effect::AttachChannel>(&step.effect)) *attach = {};
   return plan;
 }
 
@@ -57,7 +61,7 @@ StartPlan plan_resume(const StartSpec& spec, const SnapshotId& from) {
       {effect::LoadState{from.sandbox, from.number}, Undo::none, qmp_limit},
       // The guest must run before anybody connects: only then does it see the hang-up (api/channel.md).
       {effect::Continue{}, Undo::none, qmp_limit},
-      {effect::AttachChannel{}, Undo::close_channel, boot_limit},
+      {effect::AttachChannel{notices_hang_up}, Undo::close_channel, boot_limit},
       {effect::WakeGuest{}, Undo::none, wake_limit},
   };
 }

@@ -46,11 +46,16 @@ struct LoadState {  // of the devices, from the same snapshot
   std::string source;
   std::uint64_t number = 0;
 };
-struct Continue {};       // the vCPUs
-struct AttachChannel {};  // to the daemon's first HTTP/2 byte; brings clock and entropy
-struct SetIdentity {};    // id and hostname
-struct InitGuest {};      // token, environment, default user
-struct WakeGuest {};  // a restored guest: entropy, clock, identity and all it is told before user code runs
+struct Continue {};     // the vCPUs
+struct AttachChannel {  // to the daemon's first HTTP/2 byte; brings clock and entropy
+  // How long nobody is connected before. A guest that was captured with a session open and runs for the first
+  // time since needs about 45 ms to notice that its host is gone, and takes what comes sooner for its old
+  // host's.
+  Millis disconnected{3};
+};
+struct SetIdentity {};  // id and hostname
+struct InitGuest {};    // token, environment, default user
+struct WakeGuest {};    // a restored guest: entropy, clock, identity and all it is told before user code runs
 }  // namespace effect
 
 using Effect = std::variant<effect::CreateDisk, effect::RestoreDisk, effect::CreateSlot, effect::OpenSockets,

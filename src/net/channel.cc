@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t magic_bytes = 8;
 constexpr std::size_t read_bytes = 16 * 1024;
-constexpr Millis resend_after{250};
+constexpr Millis resend_after{100};
 constexpr std::string_view http2_preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 template <std::integral T>

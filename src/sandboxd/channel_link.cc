@@ -42,7 +42,7 @@ std::shared_ptr<H2Session> ChannelLink::session() const {
   return session_ && !session_->closed() ? session_ : nullptr;
 }
 
-Task<Result<void>> ChannelLink::attach(Deadline deadline) {
+Task<Result<void>> ChannelLink::attach(Deadline deadline, Millis disconnected) {
   const auto self = shared_from_this();
   SPACE_CO_TRY(const std::uint64_t epoch, hooks_.next_epoch());
   {
@@ -50,7 +50,7 @@ Task<Result<void>> ChannelLink::attach(Deadline deadline) {
     SPACE_CO_TRY(StreamPtr hang_up, co_await connect_unix(socket_path_, deadline.at_most(connect_limit)));
     co_await sleep_for(settle);
   }
-  co_await sleep_for(settle);
+  co_await sleep_for(disconnected);
   SPACE_CO_TRY(StreamPtr transport, co_await connect_unix(socket_path_, deadline.at_most(connect_limit)));
   SPACE_CO_TRY(StreamPtr stream, co_await channel::attach(std::move(transport), make_sync(epoch), deadline));
   if (closed_) co_return fail(Code::unavailable, "the channel was closed");

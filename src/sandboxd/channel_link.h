@@ -37,7 +37,8 @@ class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
 
   // One attach, for a guest that is booting: waits until it answers or the deadline passes. Not while it is
   // kept.
-  Task<Result<void>> attach(Deadline deadline);
+  // `disconnected`: how long before the guest is left alone, to see that an earlier host has hung up.
+  Task<Result<void>> attach(Deadline deadline, Millis disconnected = Millis(3));
   // The same for one that is kept attached: waits until it is.
   Task<Result<void>> attached(Deadline deadline);
   // From now on keeps it attached and watches it, until close().

@@ -92,7 +92,9 @@ Task<Result<void>> Machine::apply(Effect effect, Deadline deadline) {
           [&](const effect::ConnectQmp&) { return while_alive(connect_qmp(deadline)); },
           [&](const effect::LoadState& from) { return while_alive(load_state(from, deadline)); },
           [&](const effect::Continue&) { return while_alive(cont_vcpus(deadline)); },
-          [&](const effect::AttachChannel&) { return while_alive(channel_->attach(deadline)); },
+          [&](const effect::AttachChannel& attach) {
+            return while_alive(channel_->attach(deadline, attach.disconnected));
+          },
           [&](const effect::SetIdentity&) { return while_alive(set_identity(deadline)); },
           [&](const effect::InitGuest&) { return while_alive(init_guest(deadline)); },
           [&](const effect::WakeGuest&) { return while_alive(wake(std::exchange(wake_, {}), deadline)); },

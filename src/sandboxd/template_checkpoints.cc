@@ -13,6 +13,8 @@ constexpr Millis verb_limit = 10s;
 constexpr Millis build_turn_limit = 5min;
 constexpr Millis manifest_limit = 10s;
 constexpr Millis warm_limit = 60s;
+// Long: it costs a template's build only.
+constexpr Millis hang_up_noticed = 500ms;
 constexpr Millis checkpoint_limit = 5min;
 
 GuestInit builder_init(const JsonObject& manifest) {
@@ -120,6 +122,9 @@ Task<Result<void>> TemplateCheckpoints::capture(std::shared_ptr<Machine> machine
   // Not frozen it would go on in every copy before it is told that it is one.
   if (!co_await machine->quiesce(true))
     co_return fail(Code::unavailable, "the guest of the template did not freeze its programs");
+  // Whoever is restored from it waits for a host and need not notice first that this one is gone.
+  machine->channel()->close();
+  co_await sleep_for(hang_up_noticed);
   SPACE_CO_CHECK(co_await machine->stop_vcpus(deadline));
   CheckpointSpec spec;
   spec.id = {record.id, 1};
