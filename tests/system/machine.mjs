@@ -32,8 +32,10 @@ export function processes() {
 }
 
 // A daemon of this instance: by its name (a VM's supervisor, forked from space-noded, has one of its own) and --run flag.
+// Not a worker of it, which looks the same for a moment and may have the lower number.
 export function daemon(name, runFolder = run) {
-  return processes().find((p) => p.name === name && p.cmdline.includes(runFolder) && p.state !== 'Z')
+  const alike = processes().filter((p) => p.name === name && p.cmdline.includes(runFolder) && p.state !== 'Z')
+  return alike.find((p) => !alike.some((other) => other.pid === p.parent))
 }
 export const supervisor = () => Number(read(`${run}/up.lock`).split('\n')[0])
 export const vmUser = (uid) => uid >= 200000 && uid <= 265535
