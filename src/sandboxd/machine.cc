@@ -26,6 +26,7 @@ constexpr Millis disk_poll = 1s;
 constexpr Millis quiesce_limit = 5s;
 constexpr Millis thaw_limit = 5s;
 constexpr std::size_t version_bytes_max = 32;
+constexpr std::size_t failed_bytes_max = 300;
 // The node manager's reaper writes the cause down a moment after the process is gone.
 constexpr Millis cause_limit = 1500ms;
 constexpr Millis cause_poll = 20ms;
@@ -269,9 +270,13 @@ Task<Result<void>> Machine::wake(GuestWake wake, Deadline deadline) {
                co_await channel_->control("wake", to_json(std::move(wake)), deadline));
   if (const auto version = text_member(answer, "daemon_version"); version && *version)
     daemon_version_ = (*version)->substr(0, version_bytes_max);
-  if (const auto failed = answer.find("failed"); failed != answer.end())
-    log::warn("a guest's wake was not whole",
-              {{"sandbox", id_}, {"failed", to_text(failed->value()).substr(0, 300)}});
+  if (const auto failed = answer.find("failed"); failed != answer.end()) {
+    const std::string steps = to_text(failed->value()).substr(0, failed_bytes_max);
+    log::warn("a guest's wake was not whole", {{"sandbox", id_}, {"failed", steps}});
+    // A twin of another guest's generator must not run; what else failed the guest lives with.
+    if (steps.find("\"entropy\"") != std::string::npos)
+      co_return fail(Code::unavailable, "the guest did not take new entropy");
+  }
   co_return Result<void>();
 }
 
