@@ -140,6 +140,10 @@ Millis sandboxd_stop_limit(const UpOptions& options) {
   return std::chrono::seconds(options.shutdown_limit_s.value_or(shutdown_limit_s)) + margin;
 }
 
+// A create that finds one takes milliseconds; two are 1.3 GiB of promised memory at the base template's
+// shape.
+constexpr std::int64_t warm_pool_default = 2;
+
 Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts& accounts) {
   SPACE_TRY(const std::string noded, sibling_program("space-noded"));
   SPACE_TRY(const std::string control, sibling_program("space-control"));
@@ -165,7 +169,7 @@ Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts
   add(for_sandboxd, "--disk-mib-per-s", options.disk_mib_per_s);
   add(for_sandboxd, "--disk-iops", options.disk_iops);
   add(for_sandboxd, "--network-mbit-per-s", options.network_mbit_per_s);
-  add(for_sandboxd, "--warm-pool", options.warm_pool);
+  add(for_sandboxd, "--warm-pool", options.warm_pool.value_or(warm_pool_default));
   add(for_sandboxd, "--warm-pool-max", options.warm_pool_max);
   add(for_sandboxd, "--hot-keep-s", options.hot_keep_s);
   add(for_sandboxd, "--shutdown-limit-s", options.shutdown_limit_s);
