@@ -22,6 +22,10 @@ Task<void> nothing() {
   co_return;
 }
 
+std::int64_t micros_since(Monotonic start) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(system_clock().monotonic() - start).count();
+}
+
 long long since(Monotonic start) {
   return std::chrono::duration_cast<Millis>(system_clock().monotonic() - start).count();
 }
@@ -181,7 +185,9 @@ Task<void> Sandbox::do_start(GuestInit init, std::optional<SnapshotId> from) {
 Task<void> Sandbox::do_bind(GuestInit init) {
   const Monotonic begun = system_clock().monotonic();
   Result<void> bound = co_await machine_->cont_vcpus(Deadline::after(bind_limit));
+  const std::int64_t continued_us = micros_since(begun);
   if (bound) bound = co_await machine_->wake({.init = std::move(init)}, Deadline::after(bind_limit));
+  const std::int64_t woken_us = micros_since(begun);
   if (bound) {
     SandboxRecord running = record_;
     running.state = after(record_.state, Change::start_done).value_or(record_.state);
@@ -192,6 +198,10 @@ Task<void> Sandbox::do_bind(GuestInit init) {
     (void)node_.journal.insert(record_);  // so that its failure has a record
   }
   if (!bound) leftovers_ = true;
+  log::debug("sandbox bound", {{"sandbox", record_.id},
+                               {"continued_us", continued_us},
+                               {"woken_us", woken_us},
+                               {"written_us", micros_since(begun)}});
   tell_start(std::move(bound), begun);
 }
 
