@@ -31,12 +31,7 @@ Result<void> clone_template(const Pool& pool, const std::string& name, const std
   SPACE_TRY(const Fd source, open_beneath(pool.templates(), digest, O_RDONLY | O_DIRECTORY));
   SPACE_CHECK(pool.require_room());
   SPACE_CHECK(delete_subvolume(pool.sandboxes(), name));
-  auto cloned = snapshot_subvolume(source.get(), pool.sandboxes(), name);
-  // Free bytes are an estimate: there may be none where the clone needs them.
-  if (!cloned && cloned.error().code == Code::exhausted)
-    return fail(Code::exhausted, "the disk pool is full. Kill sandboxes to make room ({})",
-                cloned.error().message);
-  return cloned;
+  return snapshot_subvolume(source.get(), pool.sandboxes(), name);
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ let broken
 before(async () => { broken = await Instance.start({ ownMounts: true }) })
 after(() => broken?.stop())
 
-const kernel = () => broken.inside(`echo ${broken.state}/pool/templates/*/vmlinuz`).trim()
+const kernel = () => broken.inside(`echo ${broken.state}/pool/snapshots/*/1/vmlinuz`).trim()
 const unlock = (yes) => `btrfs property set ${kernel().replace('/vmlinuz', '')} ro ${yes ? 'false' : 'true'}`
 const qemu = () => broken.inside(`ls -d ${broken.state}/vmm/*`).trim() + '/vmm'
 const faults = [
@@ -84,8 +84,8 @@ const faults = [
   ['/dev/net/tun cannot be used', () => 'mount --bind /dev/null /dev/net/tun', () => 'umount /dev/net/tun', /tap/],
   ["the node's copy of QEMU is missing", () => `mv ${qemu()} ${qemu()}.away`, () => `mv ${qemu()}.away ${qemu()}`, /vmm/],
   ["the node's copy of QEMU is broken", () => `mv ${qemu()} ${qemu()}.away; printf x > ${qemu()}; chmod 755 ${qemu()}`, () => `mv ${qemu()}.away ${qemu()}`, /exec/i],
-  ["the template's kernel is missing", () => `${unlock(true)}; mv ${kernel()} ${kernel()}.away; ${unlock(false)}`, () => `d=$(dirname ${broken.state}/pool/templates/*/vmlinuz.away); btrfs property set $d ro false; mv $d/vmlinuz.away $d/vmlinuz; btrfs property set $d ro true`, /vmlinuz/],
-  ["the template's kernel is garbage", () => `${unlock(true)}; cp ${kernel()} ${kernel()}.away; head -c 100000 /dev/urandom > ${kernel()}; ${unlock(false)}`, () => `d=$(dirname ${broken.state}/pool/templates/*/vmlinuz.away); btrfs property set $d ro false; mv $d/vmlinuz.away $d/vmlinuz; btrfs property set $d ro true`, /VMM|guest|QEMU/],
+  ["the checkpoint's kernel is missing", () => `${unlock(true)}; mv ${kernel()} ${kernel()}.away; ${unlock(false)}`, () => `d=$(dirname ${broken.state}/pool/snapshots/*/1/vmlinuz.away); btrfs property set $d ro false; mv $d/vmlinuz.away $d/vmlinuz; btrfs property set $d ro true`, /vmlinuz/],
+  ["the checkpoint's kernel is garbage", () => `${unlock(true)}; cp ${kernel()} ${kernel()}.away; head -c 100000 /dev/urandom > ${kernel()}; ${unlock(false)}`, () => `d=$(dirname ${broken.state}/pool/snapshots/*/1/vmlinuz.away); btrfs property set $d ro false; mv $d/vmlinuz.away $d/vmlinuz; btrfs property set $d ro true`, /VMM|guest|QEMU/],
 ]
 for (const [what, breakIt, mendIt, cause] of faults) {
   test(`${what}: create says so, nothing is left, mended it works`, async () => {
