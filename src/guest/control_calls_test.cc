@@ -207,7 +207,7 @@ TEST_F(ControlCallsTest, AMessageThatIsWrongChangesNothing) {
 }
 
 TEST_F(ControlCallsTest, HooksRunInOrderAndNoneHoldsTheOthers) {
-  if (::geteuid() != 0) GTEST_SKIP() << "hooks run as root";
+  ASSERT_EQ(::geteuid(), 0U) << "hooks run as root";
   const std::string log = folder_ / "log";
   add_hook("30-fails", "echo three >> " + log + "; exit 3");
   add_hook("10-first", "echo one >> " + log + "; yes | head -c 3000000");
@@ -237,7 +237,7 @@ TEST_F(ControlCallsTest, HooksRunInOrderAndNoneHoldsTheOthers) {
 
 TEST_F(ControlCallsTest, WhatAHookLeavesIsFrozenWithTheOthers) {
   use_cgroup();
-  if (!cgroups_) GTEST_SKIP() << "no cgroup2 to write to";
+  ASSERT_TRUE(cgroups_) << "no cgroup2 to write to";
   add_hook("service", fmt::format("(while :; do echo x >> {}/beats; sleep 0.01; done) > /dev/null 2>&1 &",
                                   folder_.string()));
   run([&]() -> Task<void> {
