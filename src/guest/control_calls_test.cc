@@ -173,6 +173,19 @@ TEST_F(ControlCallsTest, WakeDoesItsStepsInOrder) {
   EXPECT_FALSE(state_.frozen);
 }
 
+TEST_F(ControlCallsTest, VariablesTakeThePlaceOfThoseThereOrJoinThem) {
+  run([&]() -> Task<void> {
+    const auto host = co_await attach();
+    co_await ask(host, "init", R"({"env":{"A":"1","B":"2"}})");
+    co_await ask(host, "wake", R"({"init":{"env_added":{"B":"3","C":"4"}}})");
+    EXPECT_EQ(state_.environment, (Environment{{"A", "1"}, {"B", "3"}, {"C", "4"}}));
+    co_await ask(host, "wake", R"({"init":{"env":{"D":"5"}}})");
+    EXPECT_EQ(state_.environment, (Environment{{"D", "5"}}));
+    co_await ask(host, "init", R"({"env_added":{"A":1}})", 400);
+    EXPECT_EQ(state_.environment, (Environment{{"D", "5"}}));
+  });
+}
+
 TEST_F(ControlCallsTest, AStepThatFailsIsToldAndTheThawComesAllTheSame) {
   state_.frozen = true;
   run([&]() -> Task<void> {

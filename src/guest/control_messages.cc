@@ -41,6 +41,10 @@ Result<InitMessage> parse_init(const JsonObject& message) {
   if (variables != nullptr) {
     SPACE_TRY(result.environment, text_map(*variables));
   }
+  SPACE_TRY(const JsonObject* more, object_member(message, "env_added"));
+  if (more != nullptr) {
+    SPACE_TRY(result.more_environment, text_map(*more));
+  }
   return result;
 }
 

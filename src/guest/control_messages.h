@@ -24,6 +24,7 @@ struct IdentityMessage {
 struct InitMessage {  // what is absent stays as it is
   std::optional<SecretText> access_token;
   std::optional<Environment> environment;
+  std::optional<Environment> more_environment;  // added to what is there
   std::optional<std::string> default_user;
   std::optional<std::string> default_workdir;
 };

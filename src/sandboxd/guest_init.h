@@ -13,6 +13,7 @@ namespace space {
 struct GuestInit {
   SecretText access_token;
   Secret<JsonObject> env;  // names to texts
+  bool adds_env = false;   // to what the guest has from a snapshot; else it takes its place
   std::optional<std::string> default_user;
   std::optional<std::string> default_workdir;
 };

@@ -12,7 +12,7 @@ namespace space {
 JsonObject to_json(GuestInit init) {
   JsonObject body{{"access_token", init.access_token.reveal()}};
   // None said: those that the disk has kept, if it has booted before.
-  if (!init.env.reveal().empty()) body["env"] = init.env.reveal();
+  if (!init.env.reveal().empty()) body[init.adds_env ? "env_added" : "env"] = init.env.reveal();
   if (init.default_user) body["default_user"] = *init.default_user;
   if (init.default_workdir) body["default_workdir"] = *init.default_workdir;
   return body;
