@@ -183,7 +183,17 @@ CallResponse FakeVm::obey(const std::string& name, const JsonObject& body) {
   if (name == "thaw") frozen = false;
   if (name == "warm")
     return frozen ? CallResponse{409, R"({"message":"frozen"})"} : CallResponse{200, R"({"ran":["sdk"]})"};
+  if (name == "diff") return {200, diff};
+  if (name == "freeze_disk") {
+    disk_frozen = !behaviour_.disk_never_freezes;
+    return {200, to_text(JsonObject{{"frozen", disk_frozen}})};
+  }
+  if (name == "thaw_disk") {
+    const bool held = std::exchange(disk_frozen, false) && !behaviour_.disk_thaws_early;
+    return {200, to_text(JsonObject{{"held", held}})};
+  }
   if (name == "quiesce") {
+    disk_frozen = false;
     frozen = !behaviour_.never_freezes;
     return {200, to_text(JsonObject{{"frozen", frozen}, {"synced", is_set("sync")}})};
   }

@@ -25,6 +25,10 @@ constexpr Millis disk_poll = 1s;
 // The guest gives itself 1 s to freeze; before it, it flushes.
 constexpr Millis quiesce_limit = 5s;
 constexpr Millis thaw_limit = 5s;
+constexpr Millis disk_thaw_limit = 2s;
+// How long a guest may hold its disk frozen by itself.
+constexpr Millis disk_hold_min = 100ms;
+constexpr Millis disk_hold_max = 10s;
 constexpr std::size_t version_bytes_max = 32;
 constexpr std::size_t failed_bytes_max = 300;
 // The node manager's reaper writes the cause down a moment after the process is gone.
@@ -284,6 +288,25 @@ Task<void> Machine::thaw() {
   const auto self = shared_from_this();
   const auto thawed = co_await channel_->control("thaw", {}, Deadline::after(thaw_limit));
   if (!thawed) log::warn("the guest was not thawed", {{"sandbox", id_}, log::Field(thawed.error())});
+}
+
+Task<bool> Machine::freeze_disk(Deadline deadline) {
+  const auto self = shared_from_this();
+  // The guest gives up freezing after half of the limit, so that it is held for at least the other half.
+  const std::int64_t limit_ms = std::clamp(deadline.left() * 3 / 2, disk_hold_min, disk_hold_max).count();
+  const auto answer = co_await channel_->control("freeze_disk", {{"limit_ms", limit_ms}}, deadline);
+  if (answer) co_return bool_member(*answer, "frozen").value_or(false).value_or(false);
+  log::warn("the guest's disk was not frozen", {{"sandbox", id_}, log::Field(answer.error())});
+  (void)co_await thaw_disk();  // it may have heard the call all the same
+  co_return false;
+}
+
+Task<bool> Machine::thaw_disk() {
+  const auto self = shared_from_this();
+  const auto answer = co_await channel_->control("thaw_disk", {}, Deadline::after(disk_thaw_limit));
+  if (answer) co_return bool_member(*answer, "held").value_or(false).value_or(false);
+  log::warn("the guest's disk was not thawed", {{"sandbox", id_}, log::Field(answer.error())});
+  co_return false;
 }
 
 Task<Result<void>> Machine::shut_down(Deadline deadline) {

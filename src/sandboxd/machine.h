@@ -64,6 +64,13 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   const std::string& daemon_version() const { return daemon_version_; }
   // The user programs go on. A guest that does not hear it is not answering anything: the channel's affair.
   Task<void> thaw();
+  // The guest's disk is whole and stands still from the answer true until thaw_disk, at most 10 s: then the
+  // guest thaws it by itself. false: it was not frozen in time, or the guest cannot be asked. Programs run on
+  // until they write.
+  Task<bool> freeze_disk(Deadline deadline);
+  // true: the disk has stood still since freeze_disk, so a copy made meanwhile is whole; false: it has not, or
+  // nobody knows. Idempotent; ends a freeze that is under way too.
+  Task<bool> thaw_disk();
   // Lets the guest shut itself down and waits for the end of its VMM.
   Task<Result<void>> shut_down(Deadline deadline);
   // Starts what a first command would have to load; with `everything` also what most programs need.
