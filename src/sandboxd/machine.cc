@@ -47,17 +47,13 @@ struct Overloaded : Ts... {
 
 }  // namespace
 
-namespace {
-
-Result<std::string> read_manifest(const Fd& manifest) {
+Result<vmm::SnapshotManifest> read_manifest(const Fd& manifest) {
   std::string text(vmm::snapshot_manifest_limit_bytes + 1, '\0');
   const ssize_t n = ::pread(manifest.get(), text.data(), text.size(), 0);
   if (n < 0) return fail_errno(errno, "read the snapshot's manifest");
   text.resize(static_cast<std::size_t>(n));
-  return text;
+  return vmm::parse_snapshot_manifest(text);
 }
-
-}  // namespace
 
 vmm::Accelerator to_vmm(MachineAccelerator accelerator) {
   return accelerator == MachineAccelerator::kvm ? vmm::Accelerator::kvm : vmm::Accelerator::tcg;
@@ -65,12 +61,16 @@ vmm::Accelerator to_vmm(MachineAccelerator accelerator) {
 
 Result<void> check_restorable_here(const Machine::Host& host, const Fd& manifest,
                                    MachineAccelerator accelerator) {
-  SPACE_TRY(const std::string text, read_manifest(manifest));
-  SPACE_TRY(const vmm::SnapshotManifest parsed, vmm::parse_snapshot_manifest(text));
+  SPACE_TRY(const vmm::SnapshotManifest parsed, read_manifest(manifest));
+  return check_restorable_here(host, parsed, accelerator);
+}
+
+Result<void> check_restorable_here(const Machine::Host& host, const vmm::SnapshotManifest& manifest,
+                                   MachineAccelerator accelerator) {
   vmm::NodeMachine machine;
   machine.accelerator = to_vmm(accelerator);
   machine.cpu = host.cpu_model(accelerator);
-  return vmm::check_restorable(parsed, machine);
+  return vmm::check_restorable(manifest, machine);
 }
 
 Machine::Machine(Host host, std::string id, ChannelLink::Hooks hooks)

@@ -150,5 +150,9 @@ vmm::Accelerator to_vmm(MachineAccelerator accelerator);
 // conflict with the reason: the snapshot whose manifest this is cannot go on on this machine.
 Result<void> check_restorable_here(const Machine::Host& host, const Fd& manifest,
                                    MachineAccelerator accelerator);
+Result<void> check_restorable_here(const Machine::Host& host, const vmm::SnapshotManifest& manifest,
+                                   MachineAccelerator accelerator);
+// Of a snapshot's manifest.json. invalid_argument: it is damaged.
+Result<vmm::SnapshotManifest> read_manifest(const Fd& manifest);
 
 }  // namespace space
