@@ -13,7 +13,7 @@
 
 namespace space::noded {
 
-inline constexpr std::uint32_t protocol = 0x53504e02;  // "SPN", version 2
+inline constexpr std::uint32_t protocol = 0x53504e03;  // "SPN", version 3
 
 enum class Verb : std::uint32_t {
   pool_info = 1,    // -> values: free bytes, total bytes
@@ -27,8 +27,8 @@ enum class Verb : std::uint32_t {
   slot_create,  // sandbox, values[0] = Mbit/s each way or 0 -> network namespace with lo and a tap, no way
                 // out
   slot_remove,  // sandbox; conflict while its VMM runs
-  vmm_launch,  // sandbox, LaunchValues; fds in: listening sockets for QMP and channel -> fd: pidfd; values[0]
-               // = pid. conflict while an exit is not forgotten
+  vmm_launch,   // sandbox, LaunchValues, source if it has disks of snapshots; fds in: listening sockets for
+                // QMP and channel -> fd: pidfd; values[0] = pid. conflict while an exit is not forgotten
   vmm_open,  // sandbox -> fd: pidfd of its VMM; values[0] = pid. unavailable in the moment it begins or ends
   vmm_kill,  // sandbox; SIGKILL to everything of its cgroup. Answers at once; the exit follows
   vmm_exit,  // sandbox -> ExitValues; not_found while it runs or when it never ran, unavailable in the moment
@@ -41,12 +41,14 @@ enum class Verb : std::uint32_t {
                    // starts from, 0 = the memory the VMM was launched with -> fds: mem.raw (read and write),
                    // vmstate (write), manifest.json (write), the last two empty. A writable copy of the
                    // sandbox's subvolume as it is now. Replaces an unfinished one; conflict: it is finished,
-                   // not_found: no VMM runs, or the memory to start from is gone
+                   // not_found: no VMM runs, or the memory to start from is gone. values[2] = 1: of the disk
+                   // only, whether a VMM runs or not; values[1] is 0 -> fd: manifest.json (write), empty
   snapshot_finish,  // sandbox, values[1] = 1: the VM goes on, and the next one that starts from this one
-                    // shall begin fast. Durable, read-only, and from now on there. Its files are the caller's
-                    // to sync
-  snapshot_open,    // sandbox -> fds: mem.raw, vmstate, manifest.json, read only. not_found: not finished
-  snapshot_remove,  // sandbox; finished or not. Who still reads its memory goes on reading
+                    // shall begin fast (not of a disk's). Durable, read-only, and from now on there. Its
+                    // files are the caller's to sync
+  snapshot_open,  // sandbox -> values[0] = 1, fds: mem.raw, vmstate, manifest.json, disk.raw; of one of the
+                  // disk only values[0] = 0, fds: manifest.json, disk.raw. Read only. not_found: not finished
+  snapshot_remove,  // sandbox; finished or not. Who still reads its files goes on reading
   disk_restore,     // sandbox, source -> values[0] = uid. The disk (also of a sandbox that had none) becomes
                     // that of the source's snapshot. conflict while its VMM runs
 };
@@ -63,6 +65,8 @@ enum LaunchValue {
                     migrate-incoming; not_found: the disk came from no snapshot, or that is gone */
   ,
   launch_zero_free_pages /* 1 = the guest keeps its free pages zero: its snapshot is small, its boot slow */,
+  launch_second_disk /* number of a snapshot of `source` whose disk is seen too, read only; 0 = none */,
+  launch_third_disk /* the same; either both or neither, and only of a VM that boots */,
   launch_value_count
 };
 enum class Accelerator : std::uint32_t { tcg = 0, kvm = 1 };
@@ -75,7 +79,7 @@ enum ExitValue {
   exit_value_count
 };
 
-inline constexpr unsigned values_count = 8;
+inline constexpr unsigned values_count = 10;
 
 struct Request {
   std::uint32_t protocol;
@@ -86,14 +90,14 @@ struct Request {
   char digest[72];         // 64 hex characters, zero-padded; all zero where the verb takes none
   std::uint64_t values[values_count];
 };
-static_assert(sizeof(Request) == 200);
+static_assert(sizeof(Request) == 216);
 
 struct Reply {
   std::uint32_t protocol;
   std::uint32_t status;  // 0 = done, else 1 + space::Code
   std::uint64_t sequence;
   std::uint64_t values[values_count];
-  char message[176];  // UTF-8, zero-terminated; why, when status != 0
+  char message[160];  // UTF-8, zero-terminated; why, when status != 0
 };
 static_assert(sizeof(Reply) == 256);
 

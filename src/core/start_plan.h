@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -20,6 +21,12 @@ enum class MachineAccelerator : unsigned char { tcg, kvm };
 constexpr std::string_view to_string(MachineAccelerator accelerator) {
   return accelerator == MachineAccelerator::kvm ? "kvm" : "tcg";
 }
+
+// Two snapshots of one sandbox, by number: their disks are compared in a VM that has neither as its own.
+struct DiskPair {
+  std::string sandbox;
+  std::uint64_t first = 0, second = 0;
+};
 
 namespace effect {
 struct CreateDisk {
@@ -40,6 +47,7 @@ struct LaunchVmm {
   // Its kernel leaves no content in free pages, so that a checkpoint does not store them. Its clones inherit
   // that; it costs a boot that touches all memory.
   bool zero_free_pages = false;
+  std::optional<DiskPair> disks{};  // seen as a second and a third one, read only; of a VM that boots
 };
 struct ConnectQmp {};
 struct LoadState {  // of the devices, from the same snapshot

@@ -63,14 +63,15 @@ constexpr VerbShape shapes[] = {
     on_sandbox(Verb::disk_remove, "disk_remove", subvolumes),
     on_sandbox(Verb::slot_create, "slot_create", namespaces, 1),
     on_sandbox(Verb::slot_remove, "slot_remove", namespaces),
-    with_descriptors(on_sandbox(Verb::vmm_launch, "vmm_launch", launching, launch_value_count), 2),
+    with(with_descriptors(on_sandbox(Verb::vmm_launch, "vmm_launch", launching, launch_value_count), 2),
+         &VerbShape::may_source),
     with(on_sandbox(Verb::vmm_open, "vmm_open", 0), &VerbShape::at_once),
     on_sandbox(Verb::vmm_kill, "vmm_kill", cap(CAP_KILL)),
     with(on_sandbox(Verb::vmm_exit, "vmm_exit", 0), &VerbShape::at_once),
     on_sandbox(Verb::vmm_forget, "vmm_forget", cap(CAP_KILL)),
     on_sandbox(Verb::vmm_open_memory, "vmm_open_memory", other_processes),
     on_sandbox(Verb::vmm_isolation, "vmm_isolation", other_processes),
-    on_sandbox(Verb::snapshot_begin, "snapshot_begin", copies, 2),
+    on_sandbox(Verb::snapshot_begin, "snapshot_begin", copies, 3),
     on_sandbox(Verb::snapshot_finish, "snapshot_finish", 0, 2),
     with(on_sandbox(Verb::snapshot_open, "snapshot_open", 0, 1), &VerbShape::at_once),
     on_sandbox(Verb::snapshot_remove, "snapshot_remove", subvolumes, 1),
@@ -111,8 +112,11 @@ constexpr Bound bounds[] = {
     {Verb::vmm_launch, launch_disk_iops, "disk limit in operations/s", 0, disk_iops_max},
     {Verb::vmm_launch, launch_restore, "restore", 0, 1},
     {Verb::vmm_launch, launch_zero_free_pages, "zeroing of free pages", 0, 1},
+    {Verb::vmm_launch, launch_second_disk, "number of a snapshot", 0, snapshot_number_max},
+    {Verb::vmm_launch, launch_third_disk, "number of a snapshot", 0, snapshot_number_max},
     {Verb::snapshot_begin, 0, "number of a snapshot", 1, snapshot_number_max},
     {Verb::snapshot_begin, 1, "number of the previous snapshot", 0, snapshot_number_max},
+    {Verb::snapshot_begin, 2, "whether it is of the disk only", 0, 1},
     {Verb::snapshot_finish, 0, "number of a snapshot", 1, snapshot_number_max},
     {Verb::snapshot_finish, 1, "whether the VM goes on", 0, 1},
     {Verb::snapshot_open, 0, "number of a snapshot", 1, snapshot_number_max},
@@ -128,6 +132,19 @@ Result<void> admit_values(const VerbShape& shape, std::span<const std::uint64_t,
       return fail(Code::invalid_argument, "{} is {}, must be {} to {}", bound.name, value, bound.min,
                   bound.max);
   }
+  return {};
+}
+
+// Which members of a request belong together.
+Result<void> admit_whole(const Call& call) {
+  const auto& values = call.values;
+  const bool with_disks = call.source.has_value();
+  if (call.verb == Verb::vmm_launch &&
+      (with_disks != (values[launch_second_disk] != 0) || with_disks != (values[launch_third_disk] != 0) ||
+       (with_disks && values[launch_restore] != 0)))
+    return fail(Code::invalid_argument, "a VM that boots has two disks of snapshots of a source, or none");
+  if (call.verb == Verb::snapshot_begin && values[1] != 0 && values[2] != 0)
+    return fail(Code::invalid_argument, "a snapshot of the disk only starts from no memory");
   return {};
 }
 
@@ -173,13 +190,15 @@ Result<Call> Gate::admit(std::span<const std::byte> datagram, std::size_t descri
                 descriptors);
   Call call{.verb = request.verb, .sequence = request.sequence};
   SPACE_TRY(std::string sandbox, admit_text(request.sandbox, "sandbox", shape->sandbox, is_sandbox_id));
-  SPACE_TRY(std::string source, admit_text(request.source, "source", shape->source, is_sandbox_id));
+  const bool has_source = shape->source || (shape->may_source && request.source[0] != '\0');
+  SPACE_TRY(std::string source, admit_text(request.source, "source", has_source, is_sandbox_id));
   SPACE_TRY(std::string digest, admit_text(request.digest, "digest", shape->digest, is_digest));
   if (shape->sandbox) call.sandbox = priv::SandboxPermit(std::move(sandbox));
-  if (shape->source) call.source = priv::SandboxPermit(std::move(source));
+  if (has_source) call.source = priv::SandboxPermit(std::move(source));
   if (shape->digest) call.template_ = priv::TemplatePermit(std::move(digest));
   SPACE_CHECK(admit_values(*shape, request.values));
   std::ranges::copy(request.values, call.values.begin());
+  SPACE_CHECK(admit_whole(call));
   return call;
 }
 

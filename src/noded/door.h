@@ -45,6 +45,7 @@ struct VerbShape {
   unsigned clients;
   bool sandbox = false;
   bool source = false;
+  bool may_source = false;  // it may be there
   bool digest = false;
   unsigned values = 0;            // the first ones; the rest are zero
   unsigned descriptors = 0;       // exactly

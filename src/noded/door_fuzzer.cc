@@ -23,13 +23,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (shape == nullptr || shape->descriptors != descriptors) std::abort();
   if ((shape->clients & static_cast<unsigned>(client)) == 0) std::abort();
   if (shape->sandbox ? !is_sandbox_id(call->sandbox->id()) : call->sandbox.has_value()) std::abort();
-  if (shape->source ? !is_sandbox_id(call->source->id()) : call->source.has_value()) std::abort();
+  if (call->source ? !is_sandbox_id(call->source->id()) : shape->source) std::abort();
+  if (call->source && !shape->source && !shape->may_source) std::abort();
   if (shape->digest ? !is_digest(call->template_->digest()) : call->template_.has_value()) std::abort();
   for (std::size_t i = shape->values; i < values_count; ++i)
     if (call->values[i] != 0) std::abort();
   if (call->verb == Verb::vmm_launch && call->values[launch_memory_mib] > memory_mib_max) std::abort();
   if (call->verb == Verb::snapshot_begin && (call->values[0] == 0 || call->values[0] > snapshot_number_max ||
                                              call->values[1] > snapshot_number_max))
+    std::abort();
+  if (call->verb == Verb::vmm_launch && call->source.has_value() != (call->values[launch_second_disk] != 0))
     std::abort();
   if (call->sequence != sequence_of(datagram)) std::abort();
   return 0;

@@ -221,6 +221,7 @@ TEST(Door, HoldsEveryValueWithinItsBounds) {
                 {Verb::vmm_launch, launch_zero_free_pages, 0, 1},
                 {Verb::snapshot_begin, 0, 1, snapshot_number_max},
                 {Verb::snapshot_begin, 1, 0, snapshot_number_max},
+                {Verb::snapshot_begin, 2, 0, 1},
                 {Verb::snapshot_finish, 0, 1, snapshot_number_max},
                 {Verb::snapshot_finish, 1, 0, 1},
                 {Verb::snapshot_open, 0, 1, snapshot_number_max},
@@ -241,6 +242,40 @@ TEST(Door, HoldsEveryValueWithinItsBounds) {
   }
 }
 
+TEST(Door, AVmThatBootsTakesTwoDisksOfOneSourceOrNone) {
+  const auto with = [](bool has_source, std::uint64_t second, std::uint64_t third, bool restored = false) {
+    Request request = valid(Verb::vmm_launch);
+    put(request.source, has_source ? source : "");
+    request.values[launch_second_disk] = second;
+    request.values[launch_third_disk] = third;
+    request.values[launch_restore] = restored ? 1 : 0;
+    return admitted(request);
+  };
+  const auto both = with(true, 1, snapshot_number_max);
+  ASSERT_TRUE(both) << both.error().message;
+  EXPECT_EQ(both->source->id(), source);
+  EXPECT_TRUE(with(true, 7, 7));
+  EXPECT_TRUE(with(false, 0, 0, true));
+  EXPECT_FALSE(with(true, 1, 2, true));
+  EXPECT_FALSE(with(true, 0, 0));
+  EXPECT_FALSE(with(true, 1, 0));
+  EXPECT_FALSE(with(true, 0, 1));
+  EXPECT_FALSE(with(false, 1, 2));
+  EXPECT_FALSE(with(true, 1, snapshot_number_max + 1));
+  EXPECT_FALSE(with(true, snapshot_number_max + 1, 1));
+  Request request = valid(Verb::vmm_launch);
+  put(request.source, "../../../etc/passwd/");
+  EXPECT_THAT(refusal(request), testing::HasSubstr("source"));
+}
+
+TEST(Door, ASnapshotOfTheDiskOnlyStartsFromNoMemory) {
+  Request request = valid(Verb::snapshot_begin);
+  request.values[2] = 1;
+  EXPECT_TRUE(admitted(request));
+  request.values[1] = 1;
+  EXPECT_THAT(refusal(request), testing::HasSubstr("no memory"));
+}
+
 TEST(Door, RefusesValuesTheVerbDoesNotTake) {
   for (const Verb verb : all_verbs)
     for (unsigned i = shape_of(verb)->values; i < values_count; ++i) {
@@ -259,7 +294,7 @@ TEST(Reply, CarriesTheError) {
 }
 
 TEST(Reply, ALongMessageIsCutBetweenCharacters) {
-  for (std::size_t before = 170; before <= 180; ++before) {
+  for (std::size_t before = sizeof(Reply::message) - 6; before <= sizeof(Reply::message) + 4; ++before) {
     const Reply reply =
         make_reply(1, Error{Code::internal, std::string(before, 'x') + "\u20ac\u20ac\u20ac\u20ac"});
     const std::string_view text = reply.message;

@@ -70,9 +70,18 @@ Result<Answer> sealed(std::span<const std::byte> bytes) {
   return answer_of(std::move(memory));
 }
 
-Answer answer_of(Fd& first, Fd& second, Fd& third) {
+// Those that are there.
+Answer answer_of(std::initializer_list<Fd*> fds) {
   Answer answer;
-  for (Fd* fd : {&first, &second, &third}) answer.descriptors.push_back(std::move(*fd));
+  for (Fd* fd : fds)
+    if (*fd) answer.descriptors.push_back(std::move(*fd));
+  return answer;
+}
+
+Answer answer_of(priv::SnapshotFiles files) {
+  const bool has_memory = files.memory.get() >= 0;
+  Answer answer = answer_of({&files.memory, &files.state, &files.manifest, &files.disk});
+  answer.values[0] = has_memory ? 1 : 0;
   return answer;
 }
 
@@ -213,7 +222,7 @@ Result<Answer> Verbs::carry_out(const Call& call) const {
       return begin_snapshot(call);
     case Verb::snapshot_open: {
       SPACE_TRY(auto files, priv::open_snapshot(pool_, *call.sandbox, call.values[0]));
-      return answer_of(files.memory, files.state, files.manifest);
+      return answer_of(std::move(files));
     }
     case Verb::snapshot_remove:
       return done(priv::remove_snapshot(pool_, *call.sandbox, call.values[0]));
@@ -256,9 +265,13 @@ Result<Answer> Verbs::restore_disk(const Call& call) const {
 }
 
 Result<Answer> Verbs::begin_snapshot(const Call& call) const {
-  SPACE_TRY(const auto facts, priv::vmm_facts(layout_, *call.sandbox));
-  SPACE_TRY(auto files, priv::begin_snapshot(pool_, *call.sandbox, call.values[0], call.values[1], facts));
-  return answer_of(files.memory, files.state, files.manifest);
+  std::optional<priv::VmmFacts> vmm;
+  if (call.values[2] == 0) {
+    SPACE_TRY(vmm, priv::vmm_facts(layout_, *call.sandbox));
+  }
+  SPACE_TRY(auto files, priv::begin_snapshot(pool_, *call.sandbox, call.values[0], call.values[1],
+                                             vmm ? &*vmm : nullptr));
+  return answer_of({&files.memory, &files.state, &files.manifest});
 }
 
 void Verbs::finish_snapshot(const Call& call, const Answerer& answer) const {
@@ -277,7 +290,7 @@ Result<Answer> Verbs::open_vmm(const priv::SandboxPermit& sandbox) const {
 
 Result<Answer> Verbs::open_memory(const priv::SandboxPermit& sandbox) const {
   SPACE_TRY(auto memory, priv::open_vmm_memory(layout_, sandbox));
-  return answer_of(memory.mem, memory.maps, memory.pagemap);
+  return answer_of({&memory.mem, &memory.maps, &memory.pagemap});
 }
 
 Result<Answer> Verbs::isolation(const priv::SandboxPermit& sandbox) const {
@@ -361,6 +374,11 @@ Result<priv::VmmLaunch> Verbs::launch_of(const Call& call, std::vector<Fd> descr
                          .channel = std::move(descriptors[1]),
                          .bundle = bundle_,
                          .may_miss = settings_.may_miss};
+  for (const LaunchValue disk : {launch_second_disk, launch_third_disk})
+    if (call.source) {
+      SPACE_TRY(launch.disks.emplace_back(),
+                priv::open_snapshot_disk(pool_, *call.source, call.values[disk]));
+    }
   if (!launch.machine.incoming) return launch;
   SPACE_TRY(auto point, priv::find_restore_point(pool_, *call.sandbox, launch.machine.memory_mib));
   launch.memory = std::move(point.memory);

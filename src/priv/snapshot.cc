@@ -17,6 +17,7 @@ namespace space::priv {
 namespace {
 
 constexpr std::uint64_t mib_bytes = 1 << 20;
+constexpr const char* disk_file = "disk.raw";
 constexpr const char* memory_file = "mem.raw";
 constexpr const char* state_file = "vmstate";
 constexpr const char* manifest_file = "manifest.json";
@@ -65,16 +66,27 @@ Result<Fd> begin_memory(const Pool& pool, int folder, const std::string& from, s
   return memory;
 }
 
+// False when there is no memory.
+Result<bool> set_memory_mode(int folder, mode_t mode) {
+  if (::fchmodat(folder, memory_file, mode, 0) == 0) return true;
+  if (errno == ENOENT) return false;
+  return fail_errno(errno, "set the mode of the memory");
+}
+
 // Makes a copy of a sandbox's subvolume a snapshot's.
-Result<SnapshotFiles> furnish(const Pool& pool, int folder, const std::string& from, const VmmFacts& vmm) {
+Result<SnapshotFiles> furnish(const Pool& pool, int folder, const std::string& from, const VmmFacts* vmm) {
   SnapshotFiles files;
-  SPACE_TRY(files.memory, begin_memory(pool, folder, from, vmm.memory_mib));
   SPACE_CHECK(remove_files(folder, {state_file, manifest_file, vmm_note, origin_note}));
-  SPACE_TRY(files.state, create_file(folder, state_file, O_WRONLY));
+  if (vmm != nullptr) {
+    SPACE_TRY(files.memory, begin_memory(pool, folder, from, vmm->memory_mib));
+    SPACE_TRY(files.state, create_file(folder, state_file, O_WRONLY));
+    SPACE_CHECK(write_note(folder, vmm_note, vmm->bundle));
+  } else {
+    SPACE_CHECK(remove_files(folder, {memory_note, memory_file}));
+  }
   SPACE_TRY(files.manifest, create_file(folder, manifest_file, O_WRONLY));
-  SPACE_CHECK(write_note(folder, vmm_note, vmm.bundle));
   // The uid may be another sandbox's one day.
-  if (::fchownat(folder, "disk.raw", 0, 0, AT_SYMLINK_NOFOLLOW) != 0)
+  if (::fchownat(folder, disk_file, 0, 0, AT_SYMLINK_NOFOLLOW) != 0)
     return fail_errno(errno, "take the disk");
   return files;
 }
@@ -82,9 +94,10 @@ Result<SnapshotFiles> furnish(const Pool& pool, int folder, const std::string& f
 // Makes a copy of a snapshot's subvolume a sandbox's.
 Result<void> adapt(int folder, const std::string& origin, uid_t uid) {
   SPACE_CHECK(remove_files(folder, {state_file, manifest_file, vmm_note}));
-  for (const char* note : {origin_note, memory_note}) SPACE_CHECK(write_note(folder, note, origin));
-  if (::fchmodat(folder, memory_file, 0600, 0) != 0) return fail_errno(errno, "set the mode of the memory");
-  if (::fchownat(folder, "disk.raw", uid, uid, AT_SYMLINK_NOFOLLOW) != 0)
+  SPACE_TRY(const bool has_memory, set_memory_mode(folder, 0600));
+  if (has_memory)
+    for (const char* note : {origin_note, memory_note}) SPACE_CHECK(write_note(folder, note, origin));
+  if (::fchownat(folder, disk_file, uid, uid, AT_SYMLINK_NOFOLLOW) != 0)
     return fail_errno(errno, "give the disk to its uid");
   return {};
 }
@@ -92,10 +105,10 @@ Result<void> adapt(int folder, const std::string& origin, uid_t uid) {
 }  // namespace
 
 Result<SnapshotFiles> begin_snapshot(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number,
-                                     std::uint64_t previous, const VmmFacts& vmm) {
+                                     std::uint64_t previous, const VmmFacts* vmm) {
   SPACE_TRY(const Fd source, open_folder(pool.sandboxes(), sandbox.id()));
   std::string from = previous != 0 ? text_of(sandbox.id(), previous) : std::string();
-  if (previous == 0 && vmm.restored) {
+  if (previous == 0 && vmm != nullptr && vmm->restored) {
     SPACE_TRY(from, read_note(source.get(), origin_note));
   }
   SPACE_CHECK(pool.require_room());
@@ -119,8 +132,7 @@ Result<void> finish_snapshot(const Pool& pool, const SandboxPermit& sandbox, std
   if (::faccessat(folder.get(), name.c_str(), F_OK, 0) == 0) return {};
   SPACE_TRY(const Fd copy, open_folder(folder.get(), unfinished));
   // VMs open it under their own uids.
-  if (::fchmodat(copy.get(), memory_file, 0444, 0) != 0)
-    return fail_errno(errno, "set the mode of the memory");
+  SPACE_CHECK(set_memory_mode(copy.get(), 0444));
   SPACE_CHECK(set_read_only(copy.get()));
   if (::renameat2(folder.get(), unfinished.c_str(), folder.get(), name.c_str(), RENAME_NOREPLACE) != 0)
     return fail_errno(errno, "name the snapshot");
@@ -139,10 +151,17 @@ Result<void> keep_memory(const Pool& pool, const SandboxPermit& sandbox, std::ui
 Result<SnapshotFiles> open_snapshot(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number) {
   SPACE_TRY(const Fd folder, open_folder(pool.snapshots(), text_of(sandbox.id(), number)));
   SnapshotFiles files;
-  SPACE_TRY(files.memory, open_beneath(folder.get(), memory_file, O_RDONLY));
-  SPACE_TRY(files.state, open_beneath(folder.get(), state_file, O_RDONLY));
+  if (::faccessat(folder.get(), memory_file, F_OK, 0) == 0) {
+    SPACE_TRY(files.memory, open_beneath(folder.get(), memory_file, O_RDONLY));
+    SPACE_TRY(files.state, open_beneath(folder.get(), state_file, O_RDONLY));
+  }
   SPACE_TRY(files.manifest, open_beneath(folder.get(), manifest_file, O_RDONLY));
+  SPACE_TRY(files.disk, open_beneath(folder.get(), disk_file, O_RDONLY));
   return files;
+}
+
+Result<Fd> open_snapshot_disk(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number) {
+  return open_beneath(pool.snapshots(), fmt::format("{}/{}/{}", sandbox.id(), number, disk_file), O_RDONLY);
 }
 
 Result<void> remove_snapshot(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number) {
@@ -181,7 +200,7 @@ Result<RestorePoint> find_restore_point(const Pool& pool, const SandboxPermit& s
                                         std::uint64_t memory_mib) {
   SPACE_TRY(const Fd folder, open_folder(pool.sandboxes(), sandbox.id()));
   const auto origin = read_note(folder.get(), origin_note);
-  if (!origin) return wrap(origin.error(), "the disk came from no snapshot");
+  if (!origin) return wrap(origin.error(), "the disk came from no snapshot with memory");
   const auto snapshot = open_folder(pool.snapshots(), *origin);
   if (!snapshot) return wrap(snapshot.error(), "the snapshot that the disk came from is gone");
   RestorePoint point;
@@ -216,8 +235,10 @@ Result<std::vector<std::string>> bundles_of_snapshots(const Pool& pool) {
   SPACE_TRY(const auto snapshots, snapshots_in(pool));
   for (const SnapshotName& snapshot : snapshots) {
     SPACE_TRY(const Fd folder, open_folder(pool.snapshots(), text_of(snapshot.sandbox, snapshot.number)));
-    SPACE_TRY(std::string bundle, read_note(folder.get(), vmm_note));
-    bundles.push_back(std::move(bundle));
+    auto bundle = read_note(folder.get(), vmm_note);
+    if (!bundle && bundle.error().code == Code::not_found) continue;  // it is of the disk only
+    if (!bundle) return std::unexpected(bundle.error());
+    bundles.push_back(*std::move(bundle));
   }
   return bundles;
 }

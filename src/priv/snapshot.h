@@ -1,10 +1,12 @@
 // Snapshots: what a sandbox's disk and memory were at one instant, snapshots/<sandbox id>/<number>/. A
 // finished one is a read-only subvolume:
 //   disk.raw, vmlinuz, initramfs.img   as in the sandbox's
+//   manifest.json                      space-sandboxd's: nothing in this process reads it, or vmstate
+// and, unless it is of the disk only,
 //   mem.raw                            the guest's memory and as long; what VMs made from it map
-//   vmstate, manifest.json             space-sandboxd's: nothing in this process reads them
+//   vmstate                            space-sandboxd's
 //   vmm                                name of the bundle (bundle.h) that saved it and alone can load it
-// A sandbox made from one has beside its own files
+// A sandbox made from one with memory has beside its own files
 //   origin             which one: "<sandbox id>/<number>"
 //   mem.raw, memory    a reflink of some snapshot's memory and which: cloning the file costs time by its
 //   pieces, and
@@ -23,14 +25,17 @@
 namespace space::priv {
 
 struct SnapshotFiles {
-  Fd memory, state, manifest;
+  Fd memory, state;  // none when it is of the disk only
+  Fd manifest;
+  Fd disk;  // none while it is made
 };
 
 // A writable copy of the sandbox as it is now, under a half-made name; takes the place of an unfinished one.
 // Its memory starts as that of snapshot `previous` of the same sandbox, or with 0 as what the VM was launched
-// with. memory is open for reading and writing, the others, empty, for writing. conflict when it is finished.
+// with; without `vmm` it is of the disk only. memory is open for reading and writing, the others, empty, for
+// writing. conflict when it is finished.
 Result<SnapshotFiles> begin_snapshot(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number,
-                                     std::uint64_t previous, const VmmFacts& vmm);
+                                     std::uint64_t previous, const VmmFacts* vmm);
 // Durable when it returns; what was written into the files is the writer's to sync. Success when it is
 // finished.
 Result<void> finish_snapshot(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number);
@@ -41,6 +46,9 @@ Result<void> keep_memory(const Pool& pool, const SandboxPermit& sandbox, std::ui
 Result<SnapshotFiles> open_snapshot(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number);
 // Finished or not; success when there is none. Whoever has its files open or mounted keeps them.
 Result<void> remove_snapshot(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number);
+
+// Its disk, of a finished one, read only.
+Result<Fd> open_snapshot_disk(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number);
 
 // The sandbox's disk, if any, gives way to that of snapshot `number` of `source`. Its VMM does not run.
 Result<void> restore_disk(const Pool& pool, const SandboxPermit& sandbox, const SandboxPermit& source,

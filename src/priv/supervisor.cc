@@ -38,7 +38,7 @@ constexpr int safe_number = 64;  // above every number a descriptor is moved to
 // Everything the VMM gets, opened by root before any privilege goes.
 struct Materials {
   Disk disk{};
-  Fd program, qmp, channel, tap, disk_file, kvm;
+  Fd program, qmp, channel, tap, disk_file, second_disk, third_disk, kvm;
   JailRoot root;
 };
 
@@ -80,6 +80,10 @@ Result<Materials> gather(const Layout& layout, const Pool& pool, VmmLaunch& laun
   }
   out.qmp = std::move(launch.qmp);
   out.channel = std::move(launch.channel);
+  if (launch.disks.size() == 2) {
+    out.second_disk = std::move(launch.disks[0]);
+    out.third_disk = std::move(launch.disks[1]);
+  }
   return out;
 }
 
@@ -100,6 +104,8 @@ Result<int> place_descriptors(const Materials& materials, const Fd& output, vmm:
                       {&materials.channel, &numbers.channel},
                       {&materials.tap, &numbers.tap},
                       {&materials.disk_file, &numbers.disk},
+                      {&materials.second_disk, &numbers.second_disk},
+                      {&materials.third_disk, &numbers.third_disk},
                       {&materials.kvm, &numbers.kvm}};
   int next = first_inherited;
   for (const auto& [fd, number] : wanted) {
@@ -160,9 +166,10 @@ Result<void> Supervisor::leave_noded() {
 
 // Does not return on success.
 Result<void> Supervisor::become_vmm(Materials& materials, Fd& parent) {
-  for (Fd* fd : {&materials.program, &materials.qmp, &materials.channel, &materials.tap, &materials.disk_file,
-                 &materials.kvm, &materials.root.bundle, &materials.root.memory, &materials.root.kernel,
-                 &materials.root.initramfs, &output_.write, &parent})
+  for (Fd* fd :
+       {&materials.program, &materials.qmp, &materials.channel, &materials.tap, &materials.disk_file,
+        &materials.second_disk, &materials.third_disk, &materials.kvm, &materials.root.bundle,
+        &materials.root.memory, &materials.root.kernel, &materials.root.initramfs, &output_.write, &parent})
     SPACE_CHECK(lift(*fd));
   SPACE_TRY(const int program, place_descriptors(materials, output_.write, launch_.machine.fds));
   const JailSpec jail{.cgroups = &cgroups_,

@@ -237,6 +237,11 @@ Result<FakeNoded::Answer> FakeNoded::of_snapshot(const std::string& id, const no
   Answer answer;
   switch (request.verb) {
     case Verb::snapshot_begin: {
+      if (request.values[2] != 0) {
+        if (!sandboxes[id].disk) return fail(Code::not_found, "there is no disk");
+        SPACE_TRY(answer.fds, snapshots.begin_disk(id, number, sandboxes[id].content));
+        return answer;
+      }
       if (!vm(id)) return fail(Code::not_found, "no VMM runs");
       Held& held = sandboxes[id];
       SPACE_TRY(answer.fds, snapshots.begin(id, number, request.values[1], held.launch_memory, held.content));
@@ -247,6 +252,7 @@ Result<FakeNoded::Answer> FakeNoded::of_snapshot(const std::string& id, const no
       return answer;
     case Verb::snapshot_open: {
       SPACE_TRY(answer.fds, snapshots.open(id, number));
+      answer.values[0] = answer.fds.size() == 4 ? 1 : 0;
       return answer;
     }
     default:
@@ -262,7 +268,8 @@ Result<FakeNoded::Answer> FakeNoded::restore_disk(Held& held, const noded::Reque
   if (from == nullptr) return fail(Code::not_found, "there is no such snapshot");
   held.disk = true;
   held.content = from->disk;
-  held.origin = {source, request.values[0]};
+  held.origin.reset();
+  if (from->memory) held.origin = {source, request.values[0]};
   return Answer();
 }
 
@@ -278,12 +285,32 @@ Result<Fd> FakeNoded::launch_memory(const Held& held, const noded::Request& requ
   return reopen(from->memory, O_RDONLY);
 }
 
+// What is on the second and the third disk of the VM.
+Result<std::vector<std::string>> FakeNoded::snapshot_disks(const noded::Request& request) const {
+  std::vector<std::string> contents;
+  const std::string source = text(request.source, sizeof request.source);
+  const std::uint64_t second = request.values[noded::launch_second_disk];
+  const std::uint64_t third = request.values[noded::launch_third_disk];
+  if (source.empty() != (second == 0) || source.empty() != (third == 0))
+    return fail(Code::invalid_argument, "two disks of snapshots, or none");
+  if (source.empty()) return contents;
+  if (request.values[noded::launch_restore] != 0)
+    return fail(Code::invalid_argument, "a VM that boots takes disks of snapshots");
+  for (const std::uint64_t number : {second, third}) {
+    const FakeSnapshots::Snapshot* from = snapshots.finished(source, number);
+    if (from == nullptr) return fail(Code::not_found, "there is no such snapshot");
+    contents.push_back(from->disk);
+  }
+  return contents;
+}
+
 Result<FakeNoded::Answer> FakeNoded::launch(Held& held, const noded::Request& request, std::vector<Fd> fds) {
   if (fds.size() != 2) return fail(Code::invalid_argument, "two sockets are needed");
   if (!held.disk || !held.slot) return fail(Code::not_found, "disk or slot is missing");
   if (held.vm && !held.vm->running())
     return fail(Code::conflict, "the VMM has ended and is not forgotten yet");
   if (!held.vm) {
+    SPACE_TRY(held.snapshot_disks, snapshot_disks(request));
     SPACE_TRY(held.launch_memory, launch_memory(held, request));
     auto memory =
         std::make_unique<FakeMemory>(held.launch_memory, request.values[noded::launch_memory_mib] << 20);

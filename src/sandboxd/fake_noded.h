@@ -24,8 +24,9 @@ class FakeNoded {
     std::string content;  // of its disk
     // The snapshot that its disk came from, if any.
     std::optional<std::pair<std::string, std::uint64_t>> origin;
-    Fd launch_memory;            // of its VM
-    std::shared_ptr<FakeVm> vm;  // also a dead one, until it is forgotten
+    Fd launch_memory;                         // of its VM
+    std::vector<std::string> snapshot_disks;  // content of its VM's second and third, if it has them
+    std::shared_ptr<FakeVm> vm;               // also a dead one, until it is forgotten
     bool empty() const { return !disk && !slot && !vm; }
   };
 
@@ -62,6 +63,7 @@ class FakeNoded {
   Result<Answer> of_snapshot(const std::string& id, const noded::Request& request);
   Result<Answer> restore_disk(Held& held, const noded::Request& request);
   Result<Answer> launch(Held& held, const noded::Request& request, std::vector<Fd> fds);
+  Result<std::vector<std::string>> snapshot_disks(const noded::Request& request) const;
   Result<Fd> launch_memory(const Held& held, const noded::Request& request) const;
   Result<Answer> list() const;
   void start();

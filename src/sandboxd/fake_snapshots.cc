@@ -28,8 +28,10 @@ Fd copy_of(const Fd& file) {
 
 std::vector<Fd> opened(const FakeSnapshots::Snapshot& snapshot, int memory_access, int access) {
   std::vector<Fd> fds;
-  fds.push_back(reopen(snapshot.memory, memory_access));
-  fds.push_back(reopen(snapshot.state, access));
+  if (snapshot.memory) {
+    fds.push_back(reopen(snapshot.memory, memory_access));
+    fds.push_back(reopen(snapshot.state, access));
+  }
   fds.push_back(reopen(snapshot.manifest, access));
   return fds;
 }
@@ -41,11 +43,20 @@ Result<std::vector<Fd>> FakeSnapshots::begin(const std::string& id, std::uint64_
                                              std::string disk) {
   if (finished(id, number) != nullptr) return fail(Code::conflict, "snapshot {} is finished", number);
   const Snapshot* base = previous == 0 ? nullptr : finished(id, previous);
-  if (previous != 0 && base == nullptr) return fail(Code::not_found, "the memory to start from is gone");
+  if (previous != 0 && (base == nullptr || !base->memory))
+    return fail(Code::not_found, "the memory to start from is gone");
   Snapshot& made = of[id][number] = {.memory = copy_of(base == nullptr ? launch_memory : base->memory),
                                      .state = make_file(""),
                                      .manifest = make_file(""),
                                      .disk = std::move(disk)};
+  return opened(made, O_RDWR, O_WRONLY);
+}
+
+Result<std::vector<Fd>> FakeSnapshots::begin_disk(const std::string& id, std::uint64_t number,
+                                                  std::string disk) {
+  if (finished(id, number) != nullptr) return fail(Code::conflict, "snapshot {} is finished", number);
+  Snapshot& made =
+      of[id][number] = {.memory = Fd(), .state = Fd(), .manifest = make_file(""), .disk = std::move(disk)};
   return opened(made, O_RDWR, O_WRONLY);
 }
 
@@ -60,7 +71,9 @@ Result<void> FakeSnapshots::finish(const std::string& id, std::uint64_t number) 
 Result<std::vector<Fd>> FakeSnapshots::open(const std::string& id, std::uint64_t number) const {
   const Snapshot* found = finished(id, number);
   if (found == nullptr) return fail(Code::not_found, "there is no such snapshot");
-  return opened(*found, O_RDONLY, O_RDONLY);
+  auto fds = opened(*found, O_RDONLY, O_RDONLY);
+  fds.push_back(reopen(make_file(found->disk), O_RDONLY));
+  return fds;
 }
 
 void FakeSnapshots::remove(const std::string& id, std::uint64_t number) {

@@ -144,7 +144,7 @@ Task<Result<NodedClient::Answer>> NodedClient::call(noded::Request request, std:
     Answer answer;
     std::ranges::copy(received->reply.values, answer.values);
     answer.fds = std::move(received->fds);
-    if (answer.fds.size() != expected)
+    if (expected != any_number && answer.fds.size() != expected)
       co_return fail(Code::internal, "the node manager answered with {} descriptors, not {}",
                      answer.fds.size(), expected);
     co_return answer;
@@ -231,6 +231,11 @@ Task<Result<Vmm>> NodedClient::vmm_launch(std::string id, effect::LaunchVmm mach
   message.values[noded::launch_disk_iops] = static_cast<std::uint64_t>(limits_.disk_iops);
   message.values[noded::launch_restore] = machine.restore ? 1 : 0;
   message.values[noded::launch_zero_free_pages] = machine.zero_free_pages ? 1 : 0;
+  if (machine.disks) {
+    put(message.source, machine.disks->sandbox);
+    message.values[noded::launch_second_disk] = machine.disks->first;
+    message.values[noded::launch_third_disk] = machine.disks->second;
+  }
   SPACE_CO_TRY(Answer answer, co_await call(message, {qmp_listener, channel_listener}, 1, deadline));
   co_return Vmm{std::move(answer.fds[0]), static_cast<pid_t>(answer.values[0])};
 }
@@ -266,17 +271,24 @@ Task<Result<VmmMemory>> NodedClient::vmm_open_memory(std::string id, Deadline de
   co_return VmmMemory{std::move(answer.fds[0]), std::move(answer.fds[1]), std::move(answer.fds[2])};
 }
 
-Task<Result<SnapshotFiles>> NodedClient::snapshot_files(noded::Request request, Deadline deadline) {
-  SPACE_CO_TRY(Answer answer, co_await call(request, {}, 3, deadline));
-  co_return SnapshotFiles{std::move(answer.fds[0]), std::move(answer.fds[1]), std::move(answer.fds[2])};
-}
-
 Task<Result<SnapshotFiles>> NodedClient::snapshot_begin(std::string id, std::uint64_t number,
                                                         std::uint64_t previous, Deadline deadline) {
   auto message = request(Verb::snapshot_begin, id);
   message.values[0] = number;
   message.values[1] = previous;
-  return snapshot_files(message, deadline);
+  SPACE_CO_TRY(Answer answer, co_await call(message, {}, 3, deadline));
+  co_return SnapshotFiles{.memory = std::move(answer.fds[0]),
+                          .state = std::move(answer.fds[1]),
+                          .manifest = std::move(answer.fds[2]),
+                          .disk = Fd()};
+}
+
+Task<Result<Fd>> NodedClient::snapshot_begin_disk(std::string id, std::uint64_t number, Deadline deadline) {
+  auto message = request(Verb::snapshot_begin, id);
+  message.values[0] = number;
+  message.values[2] = 1;
+  SPACE_CO_TRY(Answer answer, co_await call(message, {}, 1, deadline));
+  co_return std::move(answer.fds[0]);
 }
 
 Task<Result<void>> NodedClient::snapshot_finish(std::string id, std::uint64_t number, Deadline deadline,
@@ -291,7 +303,19 @@ Task<Result<SnapshotFiles>> NodedClient::snapshot_open(std::string id, std::uint
                                                        Deadline deadline) {
   auto message = request(Verb::snapshot_open, id);
   message.values[0] = number;
-  return snapshot_files(message, deadline);
+  SPACE_CO_TRY(Answer answer, co_await call(message, {}, any_number, deadline));
+  const std::size_t of_memory = answer.values[0] != 0 ? 2 : 0;
+  if (answer.fds.size() != of_memory + 2)
+    co_return fail(Code::internal, "the node manager answered with {} files of a snapshot",
+                   answer.fds.size());
+  SnapshotFiles files;
+  if (of_memory != 0) {
+    files.memory = std::move(answer.fds[0]);
+    files.state = std::move(answer.fds[1]);
+  }
+  files.manifest = std::move(answer.fds[of_memory]);
+  files.disk = std::move(answer.fds[of_memory + 1]);
+  co_return files;
 }
 
 Task<Result<void>> NodedClient::snapshot_remove(std::string id, std::uint64_t number, Deadline deadline) {

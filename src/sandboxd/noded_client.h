@@ -44,7 +44,9 @@ std::string describe(const VmmExit& exit);
 
 // Of one snapshot (api/noded.h): writable while it is made, else read only.
 struct SnapshotFiles {
-  Fd memory, state, manifest;
+  Fd memory, state;  // none of a disk snapshot
+  Fd manifest;
+  Fd disk;  // none while it is made
 };
 
 // Of a running VMM's process, read only.
@@ -98,6 +100,8 @@ class NodedClient {
   // Copies the disk as it is now. `previous` 0: the memory starts as what the VMM was launched with.
   Task<Result<SnapshotFiles>> snapshot_begin(std::string id, std::uint64_t number, std::uint64_t previous,
                                              Deadline deadline);
+  // Of the disk only, with or without a VMM; the manifest, writable and empty. Finished with goes_on = false.
+  Task<Result<Fd>> snapshot_begin_disk(std::string id, std::uint64_t number, Deadline deadline);
   // `goes_on`: another one will start from its memory; noded stays busy with the sandbox for a moment after.
   Task<Result<void>> snapshot_finish(std::string id, std::uint64_t number, Deadline deadline,
                                      bool goes_on = true);
@@ -109,10 +113,10 @@ class NodedClient {
     std::uint64_t values[noded::values_count] = {};
     std::vector<Fd> fds;  // exactly as many as were expected
   };
-  // An answer with another number of descriptors than `expected` is an error.
+  // An answer with another number of descriptors than `expected` is an error; any_number: the caller looks.
+  static constexpr std::size_t any_number = ~std::size_t{0};
   Task<Result<Answer>> call(noded::Request request, std::vector<int> fds, std::size_t expected,
                             Deadline deadline);
-  Task<Result<SnapshotFiles>> snapshot_files(noded::Request request, Deadline deadline);
   Task<Result<void>> command(noded::Request request, Deadline deadline);
 
   Executor executor_;

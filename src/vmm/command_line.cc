@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <string_view>
 #include <utility>
 
 namespace space::vmm {
@@ -10,6 +11,8 @@ namespace {
 // Groups inside QEMU's fd sets, named by /dev/fdset/N.
 constexpr int disk_fdset = 1;
 constexpr int kvm_fdset = 2;
+constexpr int second_disk_fdset = 3;
+constexpr int third_disk_fdset = 4;
 
 std::string kernel_arguments(const MachineSpec& spec) {
   // A panic or reboot ends the VM (-no-reboot), so that the cause is seen at once.
@@ -96,6 +99,17 @@ void add_disk_limits(Arguments& out, const DiskLimits& limits) {
           "driver=throttle,node-name=disk,throttle-group=disk-limits,file=disk-raw,discard=unmap");
 }
 
+// Its serial number tells the guest which one it is.
+void add_snapshot_disk(Arguments& out, int fd, int set, std::string_view name) {
+  if (fd < 0) return;
+  out.add("-add-fd", fmt::format("fd={},set={}", fd, set));
+  out.add("-blockdev", fmt::format("driver=file,node-name={}-file,filename=/dev/fdset/{},aio=threads,"
+                                   "locking=off,read-only=on,auto-read-only=off",
+                                   name, set));
+  out.add("-blockdev", fmt::format("driver=raw,node-name={0},file={0}-file,read-only=on", name));
+  out.add("-device", fmt::format("virtio-blk-device,drive={0},serial={0}", name));
+}
+
 void add_devices(Arguments& out, const MachineSpec& spec) {
   const InheritedFds& fds = spec.fds;
   out.add("-add-fd", fmt::format("fd={},set={}", fds.disk, disk_fdset));
@@ -109,6 +123,8 @@ void add_devices(Arguments& out, const MachineSpec& spec) {
   out.add("-device", "virtio-net-device,netdev=net,mac=02:53:50:41:43:45");
   out.add("-object", "rng-builtin,id=rng");
   out.add("-device", "virtio-rng-device,rng=rng,max-bytes=1024,period=1000");
+  add_snapshot_disk(out, fds.second_disk, second_disk_fdset, "second");
+  add_snapshot_disk(out, fds.third_disk, third_disk_fdset, "third");
 }
 
 }  // namespace
