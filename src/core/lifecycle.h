@@ -20,7 +20,7 @@ enum class State : unsigned char {
   suspended,   // the node holds nothing of it
   restoring,   // from suspended
   stopped,     // disk kept, memory dropped
-  recovering,  // from a crash
+  recovering,  // from a crash; its memory is none until its VMM runs again
   lost,        // its node is gone
   failed,      // a fault ended it; the reason is kept with it
   deleted,
@@ -63,6 +63,8 @@ enum class Change : unsigned char {
   vmm_died,  // and no policy brings it back
   recovery_begun,
   recovery_done,
+  recovery_rests,  // it rested, and does so again: cold at a checkpoint
+  recovery_stops,  // the same, at a disk
   recovery_failed,
   node_lost,
   node_returned,
@@ -140,6 +142,8 @@ inline constexpr auto transitions = [] {
       {stopped,    deletion_done,   deleted},
 
       {recovering, recovery_done,   running},
+      {recovering, recovery_rests,  paused},
+      {recovering, recovery_stops,  stopped},
       {recovering, recovery_failed, failed},
       {recovering, vmm_died,        failed},
       {recovering, node_lost,       lost},
@@ -195,7 +199,11 @@ constexpr bool is_stop(State state, Wanted wanted) {
 // Built from parts that are of no use when the work was interrupted half-way.
 constexpr bool half_built(State state) {
   using enum State;
-  return state == creating || state == restoring || state == recovering;
+  return state == creating || state == restoring;
+}
+// On its way back from a crash: its disk and its snapshots are what it goes on from.
+constexpr bool recovers(State state) {
+  return state == State::recovering;
 }
 constexpr bool is_failed(State state) {
   return state == State::failed;

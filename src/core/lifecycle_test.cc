@@ -14,6 +14,19 @@ TEST(Lifecycle, AStartEndsInRunningOrFailed) {
   EXPECT_EQ(after(State::running, Change::start_done), std::nullopt);
 }
 
+TEST(Lifecycle, ARecoveryGoesBackToWhatItWas) {
+  for (const State state : {State::running, State::pausing, State::paused, State::resuming, State::failed})
+    EXPECT_EQ(after(state, Change::recovery_begun), State::recovering) << to_string(state);
+  EXPECT_EQ(after(State::recovering, Change::recovery_done), State::running);
+  EXPECT_EQ(after(State::recovering, Change::recovery_rests), State::paused);
+  EXPECT_EQ(after(State::recovering, Change::recovery_stops), State::stopped);
+  EXPECT_EQ(after(State::recovering, Change::recovery_failed), State::failed);
+  // A restart of the daemon does not end it as it ends a start that nobody can finish.
+  EXPECT_TRUE(in_transition(State::recovering));
+  EXPECT_FALSE(half_built(State::recovering));
+  EXPECT_TRUE(half_built(State::creating));
+}
+
 TEST(Lifecycle, NothingFollowsDeletion) {
   for (int change = 0; change <= static_cast<int>(Change::deletion_done); ++change)
     EXPECT_EQ(after(State::deleted, static_cast<Change>(change)), std::nullopt);

@@ -11,11 +11,19 @@ struct Verdict {
   std::string_view cause;
 };
 
+constexpr std::string_view died_unseen = "its VMM ended while the sandbox manager was not running";
+
 // What it needs is on the pool: a VMM is of no use to it, whether its start, its end or nothing was under
 // way.
 bool keeps_itself(const Recorded& recorded, const Holdings& held) {
   if (may_rest(recorded.state)) return recorded.memory != MemoryPlace::vmm;
   return is_stop(recorded.state, recorded.wanted) && !held.vmm;
+}
+
+std::optional<Verdict> judge_failed(const Recorded& recorded, const Holdings& held) {
+  if (!recorded.disk_kept && held.any()) return Verdict{Remedy::remove_leftovers, {}};
+  if (held.vmm || held.slot || held.vmm_exit) return Verdict{Remedy::release_vmm, {}};
+  return std::nullopt;
 }
 
 std::optional<Verdict> judge(const Recorded& recorded, const Holdings& held) {
@@ -31,9 +39,12 @@ std::optional<Verdict> judge(const Recorded& recorded, const Holdings& held) {
   }
   if (expects_vmm(recorded.state)) {
     if (held.vmm) return Verdict{Remedy::adopt, {}};
-    return Verdict{Remedy::mark_failed, "its VMM ended while the sandbox manager was not running"};
+    const bool ends = recorded.recovery == RecoveryPolicy::none;
+    return Verdict{ends ? Remedy::mark_failed : Remedy::recover, died_unseen};
   }
-  if (is_failed(recorded.state) && held.any()) return Verdict{Remedy::remove_leftovers, {}};
+  // A VMM that is there was started by a recovery that did not get to its end.
+  if (recovers(recorded.state)) return Verdict{Remedy::recover, {}};
+  if (is_failed(recorded.state)) return judge_failed(recorded, held);
   return std::nullopt;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/lifecycle.h"
+#include "core/recovery.h"
 
 namespace space {
 
@@ -18,6 +19,8 @@ struct Recorded {
   State state = State::creating;
   Wanted wanted = Wanted::running;
   MemoryPlace memory = MemoryPlace::vmm;
+  RecoveryPolicy recovery = RecoveryPolicy::disk;
+  bool disk_kept = false;  // failed, and what it could be recovered from is there
 };
 
 // What the kernel holds of one sandbox.
@@ -33,6 +36,7 @@ enum class Remedy : unsigned char {
   adopt,             // goes on as it is
   finish_deletion,   // remove what is left, then forget it
   release_vmm,       // end and remove what is left of its VMM; disk and snapshots stay
+  recover,           // its VMM died: by its policy, from its disk or a snapshot
   mark_failed,       // with the cause, then remove what is left; the record stays
   remove_leftovers,  // of a failed sandbox
   remove_orphan,     // no record of it
@@ -41,7 +45,7 @@ enum class Remedy : unsigned char {
 struct Action {
   std::string id;
   Remedy remedy;
-  std::string_view cause;  // for mark_failed
+  std::string_view cause;  // for recover and mark_failed
   bool operator==(const Action&) const = default;
 };
 

@@ -204,6 +204,7 @@ void Manager::apply(const Action& action) {
       return sandboxes_.at(action.id)->finish_deletion();
     case Remedy::release_vmm:
       return sandboxes_.at(action.id)->release_vmm();
+    case Remedy::recover:
     case Remedy::mark_failed:
       return sandboxes_.at(action.id)->mark_failed(std::string(action.cause));
     case Remedy::remove_leftovers:
