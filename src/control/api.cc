@@ -78,6 +78,17 @@ Task<Reply> Api::handle(ApiRequest request) {
       co_return co_await remove_template(std::move(request));
     case Action::node_info:
       co_return co_await node_info();
+    case Action::snapshot_remove:
+    case Action::snapshot_change:
+    case Action::sandbox_fork_v1:
+    case Action::sandbox_rollback:
+    case Action::schedule_get:
+    case Action::schedule_set:
+    case Action::recovery_get:
+    case Action::recovery_set:
+    case Action::recovery_start:
+    case Action::sandbox_history:
+    case Action::sandbox_diff:
     case Action::sandbox_tunnel:  // the proxy's: their answers are streams of bytes
     case Action::signed_file:
     case Action::not_available:

@@ -30,6 +30,17 @@ constexpr std::array table = std::to_array<RouteEntry>({
     {"POST", "/v1/sandboxes/{id}/start", Action::sandbox_start},
     {"POST", "/v1/sandboxes/{id}/snapshots", Action::sandbox_checkpoint},
     {"GET", "/v1/sandboxes/{id}/snapshots", Action::sandbox_snapshots},
+    {"DELETE", "/v1/sandboxes/{id}/snapshots/{number}", Action::snapshot_remove},
+    {"PATCH", "/v1/sandboxes/{id}/snapshots/{number}", Action::snapshot_change},
+    {"POST", "/v1/sandboxes/{id}/fork", Action::sandbox_fork_v1},
+    {"POST", "/v1/sandboxes/{id}/rollback", Action::sandbox_rollback},
+    {"GET", "/v1/sandboxes/{id}/schedule", Action::schedule_get},
+    {"PUT", "/v1/sandboxes/{id}/schedule", Action::schedule_set},
+    {"GET", "/v1/sandboxes/{id}/recovery", Action::recovery_get},
+    {"PUT", "/v1/sandboxes/{id}/recovery", Action::recovery_set},
+    {"POST", "/v1/sandboxes/{id}/recovery", Action::recovery_start},
+    {"GET", "/v1/sandboxes/{id}/history", Action::sandbox_history},
+    {"GET", "/v1/sandboxes/{id}/diff", Action::sandbox_diff},
     {"GET", "/v1/sandboxes/{id}/pause-policy", Action::pause_policy_get},
     {"PUT", "/v1/sandboxes/{id}/pause-policy", Action::pause_policy_set},
     {"GET", "/v1/sandboxes/{id}/tunnel", Action::sandbox_tunnel},
@@ -118,31 +129,48 @@ std::optional<Route> route_of_headers(const http::RequestHead& head, const std::
   return DataPlaneRoute{std::string(id), *port};
 }
 
-// The {id} of `path` if it has the shape of `pattern`; "" for a pattern without one.
-std::optional<std::string_view> match(std::string_view pattern, std::string_view path) {
-  const auto brace = pattern.find('{');
-  if (brace == std::string_view::npos)
-    return pattern == path ? std::optional(std::string_view()) : std::nullopt;
-  const auto tail = pattern.substr(pattern.find('}') + 1);
-  if (!path.starts_with(pattern.substr(0, brace)) || !path.ends_with(tail)) return std::nullopt;
-  if (path.size() <= brace + tail.size()) return std::nullopt;
-  const auto id = path.substr(brace, path.size() - brace - tail.size());
-  return id.contains('/') ? std::nullopt : std::optional(id);
+// What `path` has at the braces of `pattern`, still encoded; nothing when it has another shape.
+struct Captured {
+  std::string_view id, number;
+};
+
+std::string_view next_segment(std::string_view& path) {
+  const auto end = std::min(path.find('/', 1), path.size());
+  const auto segment = path.substr(0, end);
+  path.remove_prefix(end);
+  return segment;
+}
+
+std::optional<Captured> match(std::string_view pattern, std::string_view path) {
+  Captured captured;
+  while (!pattern.empty() && !path.empty()) {
+    const auto wanted = next_segment(pattern);
+    const auto given = next_segment(path);
+    const bool filled = given.size() > 1 && given.front() == '/';
+    if (wanted == "/{id}" && filled)
+      captured.id = given.substr(1);
+    else if (wanted == "/{number}" && filled)
+      captured.number = given.substr(1);
+    else if (wanted != given)
+      return std::nullopt;
+  }
+  return pattern.empty() && path.empty() ? std::optional(captured) : std::nullopt;
 }
 
 Route route_of_path(const http::RequestHead& head) {
   std::string allow;
   for (const RouteEntry& entry : table) {
-    const auto raw_id = match(entry.pattern, head.path());
-    if (!raw_id) continue;
+    const auto raw = match(entry.pattern, head.path());
+    if (!raw) continue;
     if (entry.method != head.method) {
       allow += allow.empty() ? entry.method : fmt::format(", {}", entry.method);
       continue;
     }
-    auto id = http::percent_decode(*raw_id, false);
-    if (!id) break;
+    auto id = http::percent_decode(raw->id, false);
+    auto number = http::percent_decode(raw->number, false);
+    if (!id || !number) break;
     if (entry.pattern.contains("sandboxes/{")) id = std::string(without_client_suffix(*id));
-    return ApiRoute{entry.action, *std::move(id)};
+    return ApiRoute{entry.action, *std::move(id), *std::move(number)};
   }
   if (!allow.empty())
     return ApiError{405, fmt::format("{} is not allowed here. Use {}", head.method, allow), "", allow};

@@ -44,6 +44,17 @@ enum class Action : unsigned char {
   sandbox_start,
   sandbox_checkpoint,
   sandbox_snapshots,
+  snapshot_remove,
+  snapshot_change,
+  sandbox_fork_v1,
+  sandbox_rollback,
+  schedule_get,
+  schedule_set,
+  recovery_get,
+  recovery_set,
+  recovery_start,
+  sandbox_history,
+  sandbox_diff,
   pause_policy_get,
   pause_policy_set,
   sandbox_tunnel,
@@ -66,6 +77,7 @@ enum class Action : unsigned char {
 struct ApiRoute {
   Action action = Action::health;
   std::string id;  // the {id} of the path, decoded; a sandbox's without the "-client" suffix of old clients
+  std::string number = {};  // the {number} of the path, decoded, whatever it is
   bool operator==(const ApiRoute&) const = default;
 };
 

@@ -97,12 +97,19 @@ TEST(Router, ApiRoutes) {
   EXPECT_EQ(api(route(head("PUT", "/v1/pools/base"))), (ApiRoute{Action::pool_set, "base"}));
   EXPECT_EQ(api(route(head("POST", "/v1/sandboxes/i1-c/snapshots"))),
             (ApiRoute{Action::sandbox_checkpoint, "i1"}));
+  EXPECT_EQ(api(route(head("DELETE", "/v1/sandboxes/i1-c/snapshots/12"))),
+            (ApiRoute{Action::snapshot_remove, "i1", "12"}));
+  EXPECT_EQ(api(route(head("PATCH", "/v1/sandboxes/i1/snapshots/%31"))),
+            (ApiRoute{Action::snapshot_change, "i1", "1"}));
+  EXPECT_EQ(api(route(head("GET", "/v1/sandboxes/i1/diff?from=1&to=2"))),
+            (ApiRoute{Action::sandbox_diff, "i1"}));
   EXPECT_EQ(api(route(head("POST", "/sandboxes/i1/fork"))).action, Action::not_available);
 }
 
 TEST(Router, UnknownPathsAndMethods) {
-  for (const char* path :
-       {"/", "/sandboxes/", "/sandboxes/a/b", "/v2/sandboxes/i1", "/sandboxes/i1/connect/", "/x"})
+  for (const char* path : {"/", "/sandboxes/", "/sandboxes//connect", "/v1/sandboxes/i1/snapshots/",
+                           "/v1/sandboxes/i1/snapshots/1/2", "/v1/sandboxes//snapshots/1", "/sandboxes/a/b",
+                           "/v2/sandboxes/i1", "/sandboxes/i1/connect/", "/x"})
     EXPECT_EQ(refused(route(head("GET", path))).status, 404) << path;
   const auto wrong_method = refused(route(head("PATCH", "/sandboxes/i1")));
   EXPECT_EQ(wrong_method.status, 405);
