@@ -85,7 +85,8 @@ Result<SnapshotSchedule> schedule_from_json(const Json& value) {
   if (const auto* word = value.if_string(); word != nullptr && *word == "default") return default_schedule();
   const JsonObject* object = value.if_object();
   if (object == nullptr)
-    return fail(Code::invalid_argument, "a schedule is \"default\" or {{\"disk\",\"full\",\"quota_bytes\"}}");
+    return fail(Code::invalid_argument,
+                "a schedule is \"default\", \"off\" or {{\"disk\",\"full\",\"quota_bytes\"}}");
   SPACE_CHECK(only_members(*object, "a schedule", {"disk", "full", "quota_bytes"}));
   SnapshotSchedule schedule;
   SPACE_TRY(schedule.disk, kind_from(*object, "disk"));
@@ -98,6 +99,12 @@ Result<SnapshotSchedule> schedule_from_json(const Json& value) {
     return fail(Code::invalid_argument, "the schedule keeps up to {} snapshots; a sandbox may have {}", all,
                 snapshots_max);
   return schedule;
+}
+
+Result<std::optional<SnapshotSchedule>> schedule_or_off(const Json& value) {
+  const auto* word = value.if_string();
+  if (value.is_null() || (word != nullptr && *word == "off")) return std::nullopt;
+  return schedule_from_json(value);
 }
 
 JsonObject to_json(const SnapshotSchedule& schedule) {

@@ -45,6 +45,8 @@ SnapshotSchedule default_schedule();
 
 // An object of the form that to_json gives, or "default". invalid_argument says why it cannot be met.
 Result<SnapshotSchedule> schedule_from_json(const Json& value);
+// The same, or null or "off": none.
+Result<std::optional<SnapshotSchedule>> schedule_or_off(const Json& value);
 // {"disk":{"every_s":600,"keep":[{"every_s":600,"count":6}]},"full":{...},"quota_bytes":n}; what is not set
 // is left out.
 JsonObject to_json(const SnapshotSchedule& schedule);

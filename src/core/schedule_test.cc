@@ -22,6 +22,16 @@ TEST(Schedule, DefaultIsWhatItsTextSays) {
   EXPECT_EQ(*written, default_schedule());
 }
 
+TEST(Schedule, OffIsNone) {
+  for (const Json& off : {Json(nullptr), Json("off")}) {
+    const auto schedule = schedule_or_off(off);
+    ASSERT_TRUE(schedule);
+    EXPECT_FALSE(schedule->has_value());
+  }
+  EXPECT_EQ(schedule_or_off("default").value(), default_schedule());
+  EXPECT_FALSE(schedule_or_off("of"));
+}
+
 TEST(Schedule, ComesBackFromItsText) {
   const auto schedule = parse(
       R"({"full":{"every_s":60,"keep":[{"every_s":120,"count":2},{"every_s":60,"count":1}]},
