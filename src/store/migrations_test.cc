@@ -2,6 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+#include <filesystem>
+
+#include "store/sqlite_repository.h"
+
 namespace space::store {
 namespace {
 
@@ -68,6 +75,46 @@ TEST_F(MigrationsTest, OldSandboxesKeepTheirLife) {
   EXPECT_EQ(row->integer(2), 0);
   EXPECT_TRUE(row->is_null(3));
   EXPECT_EQ(row->text(4), "token");
+}
+
+// A filled database of the version before this one, opened by this one.
+TEST(SqliteMigrations, AnOlderDatabaseIsReadAndGoesOn) {
+  char pattern[] = "/tmp/space-migrate-XXXXXX";
+  const std::string folder = mkdtemp(pattern);
+  {
+    auto db = Sqlite::open(folder + "/control.db");
+    ASSERT_TRUE(db);
+    ASSERT_TRUE(migrate(*db, sqlite_migrations().first(2)));
+    ASSERT_TRUE(db->execute(
+        "INSERT INTO teams VALUES ('t', 'default');"
+        "INSERT INTO sandboxes VALUES ('i1', 't', 'paused', 'paused', 3, 'tid', 'base', 'd', 1, "
+        "512, 4096, '{\"a\":\"b\"}', NULL, '', 1, '', 'token', '', 300, 0, 300000, NULL, '', 1, 1, "
+        "0, 60, NULL, 'user', '/srv')"));
+  }
+  auto repository = open_sqlite_repository(folder + "/control.db");
+  ASSERT_TRUE(repository) << repository.error().message;
+  boost::asio::io_context loop(1);
+  const auto run = [&loop](auto task) {
+    auto future = boost::asio::co_spawn(loop, std::move(task), boost::asio::use_future);
+    loop.restart();
+    loop.run();
+    return future.get();
+  };
+  const auto row = run((*repository)->find_sandbox("i1"));
+  ASSERT_TRUE(row && *row);
+  EXPECT_EQ((*row)->state, State::paused);
+  EXPECT_EQ((*row)->access_token, "token");
+  EXPECT_EQ((*row)->policy.idle_pause_s, 60);
+  EXPECT_EQ((*row)->default_workdir, "/srv");
+  EXPECT_EQ((*row)->schedule, std::nullopt);
+  EXPECT_EQ((*row)->recovery, RecoveryPolicy::disk);
+  EXPECT_EQ((*row)->origin, std::nullopt);
+  const auto changed = run((*repository)->set_schedule("i1", default_schedule()));
+  ASSERT_TRUE(changed) << changed.error().message;
+  EXPECT_EQ(changed->schedule, default_schedule());
+  EXPECT_TRUE(run((*repository)->published_snapshots())->empty());
+  repository->reset();
+  std::filesystem::remove_all(folder);
 }
 
 TEST(SqliteMigrations, AreNumberedWithoutGaps) {

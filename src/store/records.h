@@ -8,7 +8,10 @@
 
 #include "base/clock.h"
 #include "core/lifecycle.h"
+#include "core/recovery.h"
+#include "core/schedule.h"
 #include "core/shape.h"
+#include "core/snapshot.h"
 
 namespace space::store {
 
@@ -83,6 +86,9 @@ struct Sandbox {
   PausePolicy policy;
   std::string default_user;  // of its template when it was made; "" = not kept
   std::string default_workdir;
+  std::optional<SnapshotSchedule> schedule;
+  RecoveryPolicy recovery = RecoveryPolicy::disk;
+  std::optional<SnapshotId> origin;  // the snapshot it began as; nullopt: its template
 };
 
 // What changes of a sandbox when its state does.
@@ -92,6 +98,38 @@ struct StateChange {
   std::optional<Wall> started_at = {};
   std::optional<Wall> end_at = {};
   std::optional<bool> pause_on_timeout = {};
+  std::optional<std::string> reason = {};
+};
+
+// One build of a snapshot template: a snapshot that its team creates sandboxes from, whatever becomes of the
+// sandbox it was taken of. Builds of one name share the template's id; those of one tag follow each other,
+// and the tag means the newest.
+struct SnapshotTemplate {
+  std::int64_t build = 0;  // grows with every build
+  std::string id;          // of the template
+  std::string team;
+  std::string name;  // one word, unique among the team's; "" = none
+  std::string tag = "default";
+  Wall created_at{};
+  SnapshotId snapshot;
+  Shape shape;
+  std::string base_id, base_name, base_digest;  // the template that the snapshot's sandbox was made from
+  std::string default_user, default_workdir;
+};
+
+// The newest builds of tags, newest first.
+struct SnapshotTemplateQuery {
+  std::string team;
+  std::string sandbox;     // that it was taken of; "" = any
+  std::string id_or_name;  // "" = any
+  std::string tag;         // "" = any
+  std::size_t limit = 100;
+  std::optional<std::int64_t> before;  // the build shown last
+};
+
+struct SnapshotTemplatePage {
+  std::vector<SnapshotTemplate> snapshots;
+  bool more = false;
 };
 
 enum class Order : unsigned char { oldest_first, newest_first };

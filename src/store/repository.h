@@ -7,6 +7,8 @@
 // internal).
 #pragma once
 
+#include <set>
+
 #include "net/task.h"
 #include "store/records.h"
 
@@ -32,6 +34,8 @@ class Repository {
 
   // conflict: the id is taken.
   virtual Task<Result<void>> add_sandbox(Sandbox row) = 0;
+  // Of one that begins as this build of a snapshot template. not_found: the build is gone.
+  virtual Task<Result<void>> add_sandbox_of(Sandbox row, std::int64_t build) = 0;
   virtual Task<Result<std::optional<Sandbox>>> find_sandbox(std::string id) = 0;
   // Pages through the sandboxes of a team that are not over and not on their way out.
   virtual Task<Result<SandboxPage>> list_sandboxes(SandboxQuery query) = 0;
@@ -45,11 +49,32 @@ class Repository {
   virtual Task<Result<Sandbox>> set_state(std::string id, StateChange change) = 0;
   virtual Task<Result<Sandbox>> set_end(std::string id, Wall end_at) = 0;
   virtual Task<Result<Sandbox>> set_policy(std::string id, PausePolicy policy) = 0;
+  virtual Task<Result<Sandbox>> set_schedule(std::string id, std::optional<SnapshotSchedule> schedule) = 0;
+  virtual Task<Result<Sandbox>> set_recovery(std::string id, RecoveryPolicy policy) = 0;
   // Wins over everything; conflict when it is over or wanted deleted already.
   virtual Task<Result<Sandbox>> want_deleted(std::string id, std::string reason) = 0;
   // Makes the tombstone. Repeating it changes nothing: the first reason stays, and one given by want_deleted
   // too.
   virtual Task<Result<Sandbox>> finish(std::string id, State state, std::string reason, Wall at) = 0;
+
+  // Adds a build: to the team's template of that name if there is one, else to a new one with the row's id.
+  // Answers the row as stored, with its build and the template's lasting id.
+  virtual Task<Result<SnapshotTemplate>> add_snapshot_template(SnapshotTemplate row) = 0;
+  // The newest build of the tag.
+  virtual Task<Result<std::optional<SnapshotTemplate>>> find_snapshot_template(std::string team,
+                                                                               std::string id_or_name,
+                                                                               std::string tag) = 0;
+  virtual Task<Result<SnapshotTemplatePage>> list_snapshot_templates(SnapshotTemplateQuery query) = 0;
+  // Removes all builds of the tag, or of the template where `tag` is empty; answers them. conflict: sandboxes
+  // that are not over began as one; the message names them. Nothing is removed then.
+  virtual Task<Result<std::vector<SnapshotTemplate>>> remove_snapshot_template(std::string team,
+                                                                               std::string id_or_name,
+                                                                               std::string tag) = 0;
+  // Removes the builds that a newer one of their tag replaced and that no sandbox which is not over began as;
+  // answers them.
+  virtual Task<Result<std::vector<SnapshotTemplate>>> remove_replaced_builds() = 0;
+  // Of every build of all teams.
+  virtual Task<Result<std::set<SnapshotId>>> published_snapshots() = 0;
 };
 
 }  // namespace space::store

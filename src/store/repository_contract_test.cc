@@ -1,115 +1,11 @@
-// What every Repository promises. An implementation joins by one line at the end of this file.
-#include <gtest/gtest.h>
-#include <sys/stat.h>
+// Teams, templates and sandboxes. The rest of what every Repository promises is in
+// snapshot_template_contract_test.cc.
+#include "store/repository_contract.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/use_future.hpp>
-#include <filesystem>
-
-#include "store/sqlite_repository.h"
+#include <algorithm>
 
 namespace space::store {
 namespace {
-
-// Makes repositories over storage that outlives them, so that `open` twice is a restart.
-class Storage {
- public:
-  virtual ~Storage() = default;
-  virtual Result<std::unique_ptr<Repository>> open() = 0;
-};
-
-class SqliteStorage final : public Storage {
- public:
-  SqliteStorage() {
-    char pattern[] = "/tmp/space-store-XXXXXX";
-    folder_ = mkdtemp(pattern);
-  }
-  ~SqliteStorage() override { std::filesystem::remove_all(folder_); }
-  Result<std::unique_ptr<Repository>> open() override {
-    return open_sqlite_repository(folder_ + "/control.db");
-  }
-
- private:
-  std::string folder_;
-};
-
-struct Implementation {
-  const char* name;
-  std::unique_ptr<Storage> (*make)();
-};
-
-constexpr Wall at(std::int64_t seconds) {
-  return Wall(std::chrono::seconds(1'700'000'000 + seconds));
-}
-
-class RepositoryContract : public testing::TestWithParam<Implementation> {
- protected:
-  void SetUp() override {
-    reopen();
-    ASSERT_TRUE(run(repository_->add_team({"t1", "default"})));
-    ASSERT_TRUE(run(repository_->add_team({"t2", "other"})));
-  }
-
-  void reopen() {
-    repository_.reset();
-    auto opened = storage_->open();
-    ASSERT_TRUE(opened) << opened.error().message;
-    repository_ = *std::move(opened);
-  }
-
-  template <class T>
-  T run(Task<T> task) {
-    auto future = boost::asio::co_spawn(loop_, std::move(task), boost::asio::use_future);
-    loop_.restart();
-    loop_.run();
-    return future.get();
-  }
-
-  static Sandbox sandbox(const std::string& id, const std::string& team = "t1", int started_s = 0) {
-    Sandbox row;
-    row.id = id;
-    row.team = team;
-    row.template_id = "tid";
-    row.template_name = "base";
-    row.template_digest = std::string(64, 'a');
-    row.access_token = "token of " + id;
-    row.timeout_s = 300;
-    row.started_at = at(started_s);
-    row.end_at = at(started_s + 300);
-    return row;
-  }
-
-  Sandbox add(Sandbox row) {
-    EXPECT_TRUE(run(repository_->add_sandbox(row)));
-    return row;
-  }
-
-  std::vector<std::string> ids(SandboxQuery query) {
-    std::vector<std::string> found;
-    auto page = run(repository_->list_sandboxes(std::move(query)));
-    EXPECT_TRUE(page) << page.error().message;
-    for (const Sandbox& row : page->sandboxes) found.push_back(row.id);
-    return found;
-  }
-
-  static StateChange running_since(int started_s, int end_s) {
-    return {.state = State::running, .started_at = at(started_s), .end_at = at(end_s)};
-  }
-
-  static SandboxQuery query() {
-    SandboxQuery q;
-    q.team = "t1";
-    q.states = {State::creating, State::running};
-    return q;
-  }
-
-  boost::asio::io_context loop_{1};
-  std::unique_ptr<Storage> storage_ = GetParam().make();
-  std::unique_ptr<Repository> repository_;
-};
-
-using Ids = std::vector<std::string>;
 
 TEST_P(RepositoryContract, TeamsAreUnique) {
   EXPECT_EQ(run(repository_->add_team({"t1", "third"})).error().code, Code::conflict);
@@ -228,6 +124,22 @@ TEST_P(RepositoryContract, StatesAndWishesChangeTogether) {
   EXPECT_EQ(run(repository_->set_state("i2", {})).error().code, Code::not_found);
 }
 
+// A fault that leaves the disk is no end: the row stays one of those that live, and may change again.
+TEST_P(RepositoryContract, AFailureThatIsNoEndSaysWhy) {
+  add(sandbox("i1"));
+  const auto failed =
+      run(repository_->set_state("i1", {.state = State::failed, .reason = "it died too often"}));
+  ASSERT_TRUE(failed) << failed.error().message;
+  EXPECT_EQ(failed->reason, "it died too often");
+  EXPECT_FALSE(failed->ended_at);
+  reopen();
+  EXPECT_EQ(run(repository_->unfinished_sandboxes())->size(), 1U);
+  const auto again = run(repository_->set_state("i1", {.state = State::recovering}));
+  EXPECT_EQ(again->state, State::recovering);
+  EXPECT_EQ(again->reason, "it died too often");
+  EXPECT_EQ(run(repository_->set_state("i1", {.state = State::running, .reason = ""}))->reason, "");
+}
+
 TEST_P(RepositoryContract, TheGenerationGrowsWithEveryChangeOfWhatIsWanted) {
   add(sandbox("i1"));
   const auto generation = [&](Wanted wanted) {
@@ -251,6 +163,42 @@ TEST_P(RepositoryContract, APausePolicyIsReplaced) {
   EXPECT_EQ(run(repository_->set_policy("i2", {})).error().code, Code::not_found);
   ASSERT_TRUE(run(repository_->want_deleted("i1", "killed")));
   EXPECT_EQ(run(repository_->set_policy("i1", policy)).error().code, Code::conflict);
+}
+
+TEST_P(RepositoryContract, WhatASandboxInheritsAndKeeps) {
+  Sandbox row = sandbox("i1");
+  row.schedule = default_schedule();
+  row.recovery = RecoveryPolicy::checkpoint;
+  row.origin = SnapshotId{"i0", 7};
+  add(row);
+  add(sandbox("i2"));
+  reopen();
+  const auto kept = *run(repository_->find_sandbox("i1"));
+  EXPECT_EQ(kept->schedule, default_schedule());
+  EXPECT_EQ(kept->recovery, RecoveryPolicy::checkpoint);
+  EXPECT_EQ(kept->origin, (SnapshotId{"i0", 7}));
+  const auto plain = *run(repository_->find_sandbox("i2"));
+  EXPECT_EQ(plain->schedule, std::nullopt);
+  EXPECT_EQ(plain->recovery, RecoveryPolicy::disk);
+  EXPECT_EQ(plain->origin, std::nullopt);
+}
+
+TEST_P(RepositoryContract, ScheduleAndRecoveryAreReplaced) {
+  add(sandbox("i1"));
+  SnapshotSchedule schedule = default_schedule();
+  schedule.quota_bytes = 1 << 30;
+  schedule.full.reset();
+  EXPECT_EQ(run(repository_->set_schedule("i1", schedule))->schedule, schedule);
+  EXPECT_EQ(run(repository_->set_recovery("i1", RecoveryPolicy::none))->recovery, RecoveryPolicy::none);
+  reopen();
+  EXPECT_EQ((*run(repository_->find_sandbox("i1")))->schedule, schedule);
+  EXPECT_EQ((*run(repository_->find_sandbox("i1")))->recovery, RecoveryPolicy::none);
+  EXPECT_EQ(run(repository_->set_schedule("i1", std::nullopt))->schedule, std::nullopt);
+  EXPECT_EQ(run(repository_->set_schedule("i2", schedule)).error().code, Code::not_found);
+  EXPECT_EQ(run(repository_->set_recovery("i2", RecoveryPolicy::disk)).error().code, Code::not_found);
+  ASSERT_TRUE(run(repository_->want_deleted("i1", "killed")));
+  EXPECT_EQ(run(repository_->set_schedule("i1", schedule)).error().code, Code::conflict);
+  EXPECT_EQ(run(repository_->set_recovery("i1", RecoveryPolicy::disk)).error().code, Code::conflict);
 }
 
 TEST_P(RepositoryContract, DeleteWins) {
@@ -370,11 +318,7 @@ TEST_P(RepositoryContract, ConcurrentCallsResumeInTheirOrder) {
   EXPECT_TRUE(std::ranges::is_sorted(seen));
 }
 
-INSTANTIATE_TEST_SUITE_P(Repositories, RepositoryContract,
-                         testing::Values(Implementation{
-                             "Sqlite",
-                             [] -> std::unique_ptr<Storage> { return std::make_unique<SqliteStorage>(); }}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Repositories, RepositoryContract, contract_implementations(), contract_name);
 
 }  // namespace
 }  // namespace space::store

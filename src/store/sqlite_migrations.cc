@@ -67,6 +67,37 @@ ALTER TABLE sandboxes ADD COLUMN hot_keep_s INTEGER;
 ALTER TABLE sandboxes ADD COLUMN default_user TEXT NOT NULL DEFAULT '';
 ALTER TABLE sandboxes ADD COLUMN default_workdir TEXT NOT NULL DEFAULT '';
 )sql"},
+    // AUTOINCREMENT: a build's number is never given again, so that it is a position in a listing.
+    {3, "snapshots as templates, and what a sandbox inherits", R"sql(
+ALTER TABLE sandboxes ADD COLUMN schedule TEXT NOT NULL DEFAULT '';
+ALTER TABLE sandboxes ADD COLUMN recovery TEXT NOT NULL DEFAULT 'disk';
+ALTER TABLE sandboxes ADD COLUMN origin_sandbox TEXT NOT NULL DEFAULT '';
+ALTER TABLE sandboxes ADD COLUMN origin_number INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX sandboxes_begun ON sandboxes(origin_sandbox, origin_number)
+  WHERE ended_at IS NULL AND origin_sandbox <> '';
+
+CREATE TABLE snapshot_templates (
+  build INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL,
+  team TEXT NOT NULL REFERENCES teams(id),
+  name TEXT NOT NULL,
+  tag TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  snapshot_sandbox TEXT NOT NULL,
+  snapshot_number INTEGER NOT NULL,
+  vcpus INTEGER NOT NULL,
+  memory_mib INTEGER NOT NULL,
+  disk_mib INTEGER NOT NULL,
+  base_id TEXT NOT NULL,
+  base_name TEXT NOT NULL,
+  base_digest TEXT NOT NULL,
+  default_user TEXT NOT NULL,
+  default_workdir TEXT NOT NULL
+) STRICT;
+CREATE INDEX snapshot_templates_named ON snapshot_templates(team, name) WHERE name <> '';
+CREATE INDEX snapshot_templates_tagged ON snapshot_templates(id, tag, build);
+CREATE INDEX snapshot_templates_taken ON snapshot_templates(snapshot_sandbox, snapshot_number);
+)sql"},
 };
 
 }  // namespace

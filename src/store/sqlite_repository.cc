@@ -3,60 +3,16 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <unordered_map>
 
 #include "store/migrations.h"
+#include "store/sqlite_database.h"
 #include "store/sqlite_rows.h"
+#include "store/sqlite_snapshots.h"
 
 namespace space::store {
 namespace {
 
 namespace asio = boost::asio;
-
-// What the database thread owns. Statements are prepared once and kept under their text.
-class Database {
- public:
-  explicit Database(Sqlite db) : db_(std::move(db)) {}
-
-  Result<Statement*> prepared(const std::string& sql) {
-    if (const auto found = statements_.find(sql); found != statements_.end()) return &found->second;
-    SPACE_TRY(auto statement, db_.prepare(sql));
-    return &statements_.emplace(sql, std::move(statement)).first->second;
-  }
-
-  template <class... Values>
-  Result<void> run(const std::string& sql, const Values&... values) {
-    SPACE_TRY(Statement * statement, prepared(sql));
-    return statement->bind(values...).run();
-  }
-
-  // Every row, read by `read`: a record or a Result of one. Steps to the end, which is also what commits an
-  // UPDATE … RETURNING.
-  template <class Record, class Read, class... Values>
-  Result<std::vector<Record>> rows(const std::string& sql, Read read, const Values&... values) {
-    SPACE_TRY(Statement * statement, prepared(sql));
-    statement->bind(values...);
-    std::vector<Record> records;
-    while (true) {
-      SPACE_TRY(const bool row, statement->step());
-      if (!row) return records;
-      Result<Record> record = read(*statement);
-      if (!record) return std::unexpected(std::move(record).error());
-      records.push_back(*std::move(record));
-    }
-  }
-
-  template <class Record, class Read, class... Values>
-  Result<std::optional<Record>> row(const std::string& sql, Read read, const Values&... values) {
-    SPACE_TRY(auto records, rows<Record>(sql, read, values...));
-    if (records.empty()) return std::optional<Record>();
-    return std::optional<Record>(std::move(records.front()));
-  }
-
- private:
-  Sqlite db_;
-  std::unordered_map<std::string, Statement> statements_;
-};
 
 const std::string& in_listing() {
   static const std::string text =
@@ -147,20 +103,15 @@ class SqliteRepository final : public Repository {
   }
 
   Task<Result<void>> add_sandbox(Sandbox row) override {
-    co_return co_await on_thread([s = std::move(row)](Database& db) {
-      static const std::string sql = fmt::format(
-          "INSERT INTO sandboxes({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-          sandbox_columns);
-      const auto& options = s.options;
-      std::optional<std::int64_t> ended_ms;
-      if (s.ended_at) ended_ms = to_ms(*s.ended_at);
-      return db.run(sql, s.id, s.team, to_string(s.state), to_string(s.wanted), s.generation, s.template_id,
-                    s.template_name, s.template_digest, s.shape.vcpus, s.shape.memory_mib, s.shape.disk_mib,
-                    to_json_text(options.metadata), options.allow_internet_access, options.network,
-                    options.allow_public_traffic, options.mask_request_host, s.access_token, s.traffic_token,
-                    s.timeout_s, to_ms(s.started_at), to_ms(s.end_at), ended_ms, s.reason,
-                    s.lifecycle.pause_on_timeout, s.lifecycle.pause_keeps_memory, s.lifecycle.auto_resume,
-                    s.policy.idle_pause_s, s.policy.hot_keep_s, s.default_user, s.default_workdir);
+    co_return co_await on_thread([row = std::move(row)](Database& db) { return insert(db, row); });
+  }
+
+  Task<Result<void>> add_sandbox_of(Sandbox row, std::int64_t build) override {
+    co_return co_await on_thread([row = std::move(row), build](Database& db) -> Result<void> {
+      SPACE_TRY(auto transaction, db.begin());
+      SPACE_CHECK(snapshots::require(db, build));
+      SPACE_CHECK(insert(db, row));
+      return transaction.commit();
     });
   }
 
@@ -217,12 +168,12 @@ class SqliteRepository final : public Repository {
           "state = ?2, wanted = coalesce(?3, wanted),"
           " generation = generation + (coalesce(?3, wanted) <> wanted),"
           " started_at = coalesce(?4, started_at), end_at = coalesce(?5, end_at),"
-          " pause_on_timeout = coalesce(?6, pause_on_timeout)",
+          " pause_on_timeout = coalesce(?6, pause_on_timeout), reason = coalesce(?7, reason)",
           "ended_at IS NULL AND wanted <> 'deleted'");
       std::optional<std::string> wanted;
       if (to.wanted) wanted = to_string(*to.wanted);
       return change(db, id, sql, to_string(to.state), wanted, to.started_at.transform(to_ms),
-                    to.end_at.transform(to_ms), to.pause_on_timeout);
+                    to.end_at.transform(to_ms), to.pause_on_timeout, to.reason);
     });
   }
 
@@ -238,6 +189,22 @@ class SqliteRepository final : public Repository {
       static const std::string sql =
           update_where("idle_pause_s = ?2, hot_keep_s = ?3", "ended_at IS NULL AND wanted <> 'deleted'");
       return change(db, id, sql, policy.idle_pause_s, policy.hot_keep_s);
+    });
+  }
+
+  Task<Result<Sandbox>> set_schedule(std::string id, std::optional<SnapshotSchedule> schedule) override {
+    co_return co_await on_thread([id = std::move(id), schedule = std::move(schedule)](Database& db) {
+      static const std::string sql =
+          update_where("schedule = ?2", "ended_at IS NULL AND wanted <> 'deleted'");
+      return change(db, id, sql, to_json_text(schedule));
+    });
+  }
+
+  Task<Result<Sandbox>> set_recovery(std::string id, RecoveryPolicy policy) override {
+    co_return co_await on_thread([id = std::move(id), policy](Database& db) {
+      static const std::string sql =
+          update_where("recovery = ?2", "ended_at IS NULL AND wanted <> 'deleted'");
+      return change(db, id, sql, to_string(policy));
     });
   }
 
@@ -262,6 +229,37 @@ class SqliteRepository final : public Repository {
         });
   }
 
+  Task<Result<SnapshotTemplate>> add_snapshot_template(SnapshotTemplate row) override {
+    co_return co_await on_thread([row = std::move(row)](Database& db) { return snapshots::add(db, row); });
+  }
+
+  Task<Result<std::optional<SnapshotTemplate>>> find_snapshot_template(std::string team,
+                                                                       std::string id_or_name,
+                                                                       std::string tag) override {
+    co_return co_await on_thread([team = std::move(team), key = std::move(id_or_name), tag = std::move(tag)](
+                                     Database& db) { return snapshots::find(db, team, key, tag); });
+  }
+
+  Task<Result<SnapshotTemplatePage>> list_snapshot_templates(SnapshotTemplateQuery query) override {
+    co_return co_await on_thread(
+        [query = std::move(query)](Database& db) { return snapshots::list(db, query); });
+  }
+
+  Task<Result<std::vector<SnapshotTemplate>>> remove_snapshot_template(std::string team,
+                                                                       std::string id_or_name,
+                                                                       std::string tag) override {
+    co_return co_await on_thread([team = std::move(team), key = std::move(id_or_name), tag = std::move(tag)](
+                                     Database& db) { return snapshots::remove(db, team, key, tag); });
+  }
+
+  Task<Result<std::vector<SnapshotTemplate>>> remove_replaced_builds() override {
+    co_return co_await on_thread([](Database& db) { return snapshots::remove_replaced(db); });
+  }
+
+  Task<Result<std::set<SnapshotId>>> published_snapshots() override {
+    co_return co_await on_thread([](Database& db) { return snapshots::published(db); });
+  }
+
  private:
   // Runs `work` on the database's thread and resumes the caller on its loop, in the order of the calls. Not
   // cancellable: what was handed over happens.
@@ -282,6 +280,25 @@ class SqliteRepository final : public Repository {
   }
 
   static Team read_team(const Statement& row) { return {std::string(row.text(0)), std::string(row.text(1))}; }
+
+  static Result<void> insert(Database& db, const Sandbox& s) {
+    static const std::string sql = fmt::format(
+        "INSERT INTO sandboxes({}) VALUES "
+        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        sandbox_columns);
+    const auto& options = s.options;
+    const SnapshotId origin = s.origin.value_or(SnapshotId());
+    std::optional<std::int64_t> ended_ms;
+    if (s.ended_at) ended_ms = to_ms(*s.ended_at);
+    return db.run(sql, s.id, s.team, to_string(s.state), to_string(s.wanted), s.generation, s.template_id,
+                  s.template_name, s.template_digest, s.shape.vcpus, s.shape.memory_mib, s.shape.disk_mib,
+                  to_json_text(options.metadata), options.allow_internet_access, options.network,
+                  options.allow_public_traffic, options.mask_request_host, s.access_token, s.traffic_token,
+                  s.timeout_s, to_ms(s.started_at), to_ms(s.end_at), ended_ms, s.reason,
+                  s.lifecycle.pause_on_timeout, s.lifecycle.pause_keeps_memory, s.lifecycle.auto_resume,
+                  s.policy.idle_pause_s, s.policy.hot_keep_s, s.default_user, s.default_workdir,
+                  to_json_text(s.schedule), to_string(s.recovery), origin.sandbox, origin.number);
+  }
 
   static Result<std::optional<Sandbox>> find(Database& db, const std::string& id) {
     static const std::string sql = fmt::format("SELECT {} FROM sandboxes WHERE id = ?", sandbox_columns);

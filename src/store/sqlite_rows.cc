@@ -23,6 +23,10 @@ std::string to_json_text(const std::vector<State>& states) {
   return to_text(array);
 }
 
+std::string to_json_text(const std::optional<SnapshotSchedule>& schedule) {
+  return schedule ? to_text(to_json(*schedule)) : std::string();
+}
+
 namespace {
 
 // The columns of a row from left to right, so that readers and column lists are read side by side.
@@ -55,6 +59,20 @@ Result<std::map<std::string, std::string>> read_metadata(const std::string& text
     pairs.emplace(std::string_view(key), std::string_view(value.get_string()));
   }
   return pairs;
+}
+
+// An empty place is none.
+std::optional<SnapshotId> read_snapshot_id(Columns& columns) {
+  SnapshotId id;
+  id.sandbox = columns.text();
+  id.number = static_cast<std::uint64_t>(columns.integer());
+  return id.sandbox.empty() ? std::nullopt : std::optional(std::move(id));
+}
+
+Result<std::optional<SnapshotSchedule>> read_schedule(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  SPACE_TRY(const Json json, parse_json(text));
+  return schedule_from_json(json);
 }
 
 }  // namespace
@@ -104,6 +122,31 @@ Result<Sandbox> read_sandbox(const Statement& row) {
   record.lifecycle.auto_resume = columns.integer() != 0;
   record.policy.idle_pause_s = columns.optional_integer();
   record.policy.hot_keep_s = columns.optional_integer();
+  record.default_user = columns.text();
+  record.default_workdir = columns.text();
+  SPACE_TRY(record.schedule, read_schedule(columns.text()));
+  const auto recovery = recovery_policy_from(columns.text());
+  if (!recovery)
+    return fail(Code::internal, "sandbox {} is stored with an unknown recovery policy", record.id);
+  record.recovery = *recovery;
+  record.origin = read_snapshot_id(columns);
+  return record;
+}
+
+SnapshotTemplate read_snapshot_template(const Statement& row) {
+  Columns columns(row);
+  SnapshotTemplate record;
+  record.build = columns.integer();
+  record.id = columns.text();
+  record.team = columns.text();
+  record.name = columns.text();
+  record.tag = columns.text();
+  record.created_at = columns.time();
+  record.snapshot = read_snapshot_id(columns).value_or(SnapshotId());
+  record.shape = read_shape(columns);
+  record.base_id = columns.text();
+  record.base_name = columns.text();
+  record.base_digest = columns.text();
   record.default_user = columns.text();
   record.default_workdir = columns.text();
   return record;
