@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "guest/activity_json.h"
 #include "guest/detached_work.h"
+#include "guest/disk_diff_call.h"
 #include "guest/guest_stats.h"
 #include "guest/wake_call.h"
 #include "guest/warm_call.h"
@@ -16,6 +17,10 @@ constexpr std::string_view prefix = "/control/";
 // A guest silent for a second is captured as it is: of that, the flush may take half.
 constexpr Millis quiesce_limit{900};
 constexpr Millis flush_limit{500};
+// Everybody who writes waits while the disk is frozen.
+constexpr std::int64_t disk_hold_ms_max = 10'000;
+constexpr Millis disk_thaw_limit{1'000};
+constexpr Millis diff_reserve{5'000};
 
 int status_of(Code code) {
   switch (code) {
@@ -81,6 +86,9 @@ Task<Result<JsonObject>> ControlCalls::dispatch(std::string name, JsonObject mes
 Task<Result<JsonObject>> ControlCalls::dispatch_slow(std::string name, JsonObject message) {
   if (name == "wake") co_return co_await wake(std::move(message));
   if (name == "quiesce") co_return co_await quiesce(std::move(message));
+  if (name == "freeze_disk") co_return co_await freeze_disk(std::move(message));
+  if (name == "thaw_disk") co_return co_await thaw_disk();
+  if (name == "diff") co_return co_await diff(std::move(message));
   if (name == "warm") co_return co_await warm(std::move(message));
   if (name == "upgrade") co_return co_await upgrade(std::move(message));
   if (name == "identity") co_return co_await identity(std::move(message));
@@ -104,6 +112,7 @@ Task<JsonObject> ControlCalls::run_wake(WakeMessage message) {
 
 Task<Result<JsonObject>> ControlCalls::wake(JsonObject message) {
   SPACE_CO_TRY(auto parsed, parse_wake(message));
+  SPACE_CO_CHECK(co_await thaw_disk());  // its steps write
   co_return co_await run_wake(std::move(parsed));
 }
 
@@ -149,7 +158,8 @@ Result<JsonObject> ControlCalls::entropy(const JsonObject& message) {
 }
 
 // Flushes before it freezes: a file system served by a frozen program (FUSE) would never answer the flush. A
-// flush that takes too long goes on by itself. A thaw that comes meanwhile has the last word.
+// flush that takes too long goes on by itself. A thaw that comes meanwhile has the last word. A disk that is
+// frozen is thawed first: nobody would thaw it in a copy of this memory but the thread that counts its time.
 Task<Result<JsonObject>> ControlCalls::quiesce(JsonObject message) {
   SPACE_CO_TRY(const auto flush, bool_member(message, "sync"));
   const Deadline deadline = Deadline::after(quiesce_limit);
@@ -157,6 +167,15 @@ Task<Result<JsonObject>> ControlCalls::quiesce(JsonObject message) {
   const std::uint64_t turn = ++state_.quiesce_turn;
   const auto overtaken = [this, turn] { return state_.quiesce_turn != turn; };
   JsonObject answer{{"frozen", false}};
+  ++quiescing_;
+  struct Release {
+    int* count;
+    ~Release() { --*count; }
+  } release{&quiescing_};
+  if (around_.disk != nullptr) {
+    (void)co_await around_.disk->thaw(flush_deadline);
+    if (around_.disk->busy()) co_return answer;
+  }
   if (flush.value_or(false)) {
     if (around_.save_settings) (void)co_await around_.save_settings(flush_deadline);
     const auto synced = co_await detached_work(around_.flush, flush_deadline);
@@ -176,6 +195,33 @@ Task<Result<JsonObject>> ControlCalls::quiesce(JsonObject message) {
 Result<JsonObject> ControlCalls::thaw() {
   SPACE_CHECK(thaw_users(state_, around_.cgroups));
   return JsonObject();
+}
+
+// Not in a guest that stands still for its memory's sake: the copy would have a frozen disk.
+Task<Result<JsonObject>> ControlCalls::freeze_disk(JsonObject message) {
+  SPACE_CO_TRY(const std::int64_t limit_ms, require_int(message, "limit_ms", 1, disk_hold_ms_max));
+  if (quiescing_ > 0 || state_.frozen)
+    co_return fail(Code::conflict, "the guest is quiesced: its disk is not frozen besides");
+  if (upgrade_.replacing()) co_return fail(Code::conflict, "the daemon is being replaced");
+  if (around_.disk == nullptr) co_return JsonObject{{"frozen", false}};
+  const auto frozen = co_await around_.disk->freeze(Millis(limit_ms));
+  if (!frozen) log::warn("the disk was not frozen", {log::Field(frozen.error())});
+  co_return JsonObject{{"frozen", frozen.has_value()}};
+}
+
+Task<Result<JsonObject>> ControlCalls::thaw_disk() {
+  bool held = false;
+  if (around_.disk != nullptr) held = co_await around_.disk->thaw(Deadline::after(disk_thaw_limit));
+  co_return JsonObject{{"held", held}};
+}
+
+Task<Result<JsonObject>> ControlCalls::diff(JsonObject message) {
+  SPACE_CO_TRY(const TreeDiffLimits limits, parse_diff(message));
+  const Deadline deadline = Deadline::at(limits.until.when() + diff_reserve);
+  auto found = co_await detached_work([limits] { return diff_disks(limits); }, deadline);
+  if (!found) co_return fail(Code::deadline, "the disks do not answer");
+  SPACE_CO_TRY(const TreeDiff diff, std::move(*found));
+  co_return to_json(diff);
 }
 
 Result<JsonObject> ControlCalls::stats() const {

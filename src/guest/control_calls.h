@@ -31,6 +31,9 @@ class ControlCalls {
   Result<JsonObject> entropy(const JsonObject& message);
   Task<Result<JsonObject>> quiesce(JsonObject message);
   Result<JsonObject> thaw();
+  Task<Result<JsonObject>> freeze_disk(JsonObject message);
+  Task<Result<JsonObject>> thaw_disk();
+  static Task<Result<JsonObject>> diff(JsonObject message);
   Task<Result<JsonObject>> warm(JsonObject message);
   Task<Result<JsonObject>> wake(JsonObject message);
   Task<JsonObject> run_wake(WakeMessage message);
@@ -42,6 +45,7 @@ class ControlCalls {
   ProcessTable& table_;
   ControlSurroundings around_;
   UpgradeCall upgrade_;
+  int quiescing_ = 0;    // under way
   bool waking_ = false;  // one at a time
   Event woken_;
 };

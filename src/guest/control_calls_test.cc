@@ -290,6 +290,60 @@ TEST_F(ControlCallsTest, WarmRunsTheFirstCommandAsAClientWould) {
   });
 }
 
+// A disk that is frozen by nobody but these calls.
+struct PretendDisk {
+  DiskFreezer::Calls calls() {
+    return {.flush = [] {},
+            .freeze =
+                [this] {
+                  frozen = true;
+                  return Result<void>();
+                },
+            .thaw = [this]() -> Result<void> {
+              if (!frozen.exchange(false)) return fail(Code::internal, "not frozen");
+              return {};
+            }};
+  }
+  std::atomic<bool> frozen = false;
+};
+
+TEST_F(ControlCallsTest, TheDiskIsFrozenForTheHostAndNeverInAQuiescedGuest) {
+  PretendDisk disk;
+  DiskFreezer freezer(executor(), disk.calls());
+  around_.disk = &freezer;
+  run([&]() -> Task<void> {
+    const auto host = co_await attach();
+    for (const char* wrong : {"{}", R"({"limit_ms":0})", R"({"limit_ms":10001})", R"({"limit_ms":"1"})"})
+      co_await ask(host, "freeze_disk", wrong, 400);
+    const std::string freeze = R"({"limit_ms":10000})";
+    EXPECT_EQ((co_await ask(host, "freeze_disk", freeze)).at("frozen"), true);
+    EXPECT_TRUE(disk.frozen);
+    EXPECT_EQ((co_await ask(host, "thaw_disk", "{}")).at("held"), true);
+    EXPECT_FALSE(disk.frozen);
+    EXPECT_EQ((co_await ask(host, "thaw_disk", "{}")).at("held"), false);
+
+    for (const char* call : {"quiesce", "wake"}) {
+      co_await ask(host, "freeze_disk", freeze);
+      EXPECT_TRUE(disk.frozen);
+      co_await ask(host, call, "{}");
+      EXPECT_FALSE(disk.frozen) << call;
+    }
+    state_.frozen = true;
+    co_await ask(host, "freeze_disk", freeze, 409);
+    EXPECT_FALSE(disk.frozen);
+    co_await ask(host, "thaw", "{}");
+    EXPECT_EQ((co_await ask(host, "freeze_disk", freeze)).at("frozen"), true);
+  });
+}
+
+TEST_F(ControlCallsTest, WithoutADiskNothingIsFrozen) {
+  run([&]() -> Task<void> {
+    const auto host = co_await attach();
+    EXPECT_EQ((co_await ask(host, "freeze_disk", R"({"limit_ms":100})")).at("frozen"), false);
+    EXPECT_EQ((co_await ask(host, "thaw_disk", "{}")).at("held"), false);
+  });
+}
+
 TEST_F(ControlCallsTest, AThawOvertakesAQuiesceThatStillFlushes) {
   use_cgroup();
   std::atomic<bool> flushing = false;

@@ -7,6 +7,7 @@
 
 #include "guest/cgroup.h"
 #include "guest/clock_entropy.h"
+#include "guest/disk_freezer.h"
 #include "guest/hooks.h"
 #include "net/stream.h"
 
@@ -18,7 +19,8 @@ inline bool flush_file_systems() {
 }
 
 struct ControlSurroundings {
-  Cgroups* cgroups = nullptr;  // nullptr: nothing can be frozen
+  Cgroups* cgroups = nullptr;   // nullptr: nothing can be frozen
+  DiskFreezer* disk = nullptr;  // nullptr: no disk of the machine's
   std::function<std::size_t()> open_tunnels;
   std::function<void(bool reboot)> shut_down;          // returns at once
   std::function<Task<void>(StreamPtr)> serve_clients;  // one connection of the daemon's HTTP API

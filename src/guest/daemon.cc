@@ -96,7 +96,9 @@ Result<void> Daemon::serve_channel(const std::string& cgroup_root, bool is_init,
   cgroups_ = *std::move(cgroups);
   state_.user_cgroup_fd = cgroups_->user_folder();
   state_.reset_oom_score = true;
+  disk_.emplace(executor_);
   settings_.emplace(executor_, state_);
+  settings_->hold_back([this] { return disk_->busy(); });
   if (const auto loaded = resumed_ ? Result<void>() : settings_->load();
       !loaded && loaded.error().code != Code::not_found)
     log::warn("settings not taken from the disk", {log::Field(loaded.error())});
@@ -105,6 +107,7 @@ Result<void> Daemon::serve_channel(const std::string& cgroup_root, bool is_init,
   around.settings_changed = [this] { settings_->save_soon(); };
   around.save_settings = [this](Deadline deadline) { return settings_->flush(deadline); };
   around.cgroups = &*cgroups_;
+  around.disk = &*disk_;
   around.open_tunnels = [this] { return channel_->open_tunnels(); };
   around.shut_down = [this, is_init](bool reboot) {
     spawn(executor_, "stop the machine", stop_soon(reboot, is_init));
@@ -149,6 +152,7 @@ Task<void> Daemon::run_channel_socket(std::unique_ptr<Listener> listener) {
 // A frozen program cannot heed the request to end.
 Task<void> Daemon::stop_soon(bool reboot, bool is_init) {
   co_await sleep_for(answer_time);
+  (void)co_await disk_->thaw(Deadline::after(settings_time));
   if (const auto saved = co_await settings_->flush(Deadline::after(settings_time)); !saved)
     log::warn("settings not saved", {log::Field(saved.error())});
   (void)cgroups_->thaw();

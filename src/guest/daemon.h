@@ -42,6 +42,7 @@ class Daemon {
   HttpService http_;
   std::optional<SettingsFile> settings_;
   std::optional<Cgroups> cgroups_;
+  std::optional<DiskFreezer> disk_;
   bool resumed_ = false;
   std::vector<Fd> unknown_;  // inherited, kept open
   std::optional<ControlCalls> calls_;

@@ -67,7 +67,9 @@ void SettingsFile::save_soon() {
 }
 
 Task<void> SettingsFile::save_later() {
-  co_await sleep_for(save_delay);
+  do {
+    co_await sleep_for(save_delay);
+  } while (is_held_());
   if (const auto saved = co_await flush(Deadline::after(write_time)); !saved)
     log::warn("settings not saved", {log::Field(saved.error())});
 }

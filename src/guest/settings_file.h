@@ -2,6 +2,7 @@
 // on the guest's own disk and readable to root alone. The access token is never in it.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "guest/control_messages.h"
@@ -20,6 +21,8 @@ class SettingsFile {
   SettingsFile(const Executor& executor, GuestState& state, std::string path = default_path)
       : executor_(executor), state_(state), path_(std::move(path)) {}
 
+  // While it says so, save_soon waits with its write: the disk is frozen.
+  void hold_back(std::function<bool()> is_held) { is_held_ = std::move(is_held); }
   // At the daemon's start. Blocks. not_found: there is none.
   Result<void> load();
   // Writes what has changed a moment later: nobody waits for it.
@@ -33,6 +36,7 @@ class SettingsFile {
   Executor executor_;
   GuestState& state_;
   std::string path_;
+  std::function<bool()> is_held_ = [] { return false; };
   std::string written_;
   bool pending_ = false;
 };

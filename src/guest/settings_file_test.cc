@@ -80,6 +80,22 @@ TEST_F(SettingsFileTest, ItIsWrittenByItselfAndOnlyWhenItChanged) {
   });
 }
 
+TEST_F(SettingsFileTest, NothingIsWrittenWhileTheDiskIsHeld) {
+  run([&]() -> Task<void> {
+    SettingsFile file(executor(), state_, path_);
+    int asked = 0;
+    bool held = true;
+    file.hold_back([&] { return ++asked > 0 && held; });
+    file.save_soon();
+    for (int i = 0; i < 10'000 && asked < 2; ++i) co_await sleep_for(Millis(1));
+    EXPECT_GE(asked, 2);
+    EXPECT_FALSE(fs::exists(path_));
+    held = false;
+    for (int i = 0; i < 10'000 && !fs::exists(path_); ++i) co_await sleep_for(Millis(1));
+    EXPECT_TRUE(fs::exists(path_));
+  });
+}
+
 TEST_F(SettingsFileTest, ABrokenFileIsRefusedAndATokenInItIgnored) {
   EXPECT_EQ(parse_settings(R"({"version":1,"default_user":"bob"})")->default_user, "bob");
   for (const char* wrong :

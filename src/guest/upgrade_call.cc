@@ -14,6 +14,7 @@ constexpr Millis answer_time{50};    // for the host to hear that all is here
 constexpr Millis start_time{2'000};  // for programs that are just being started
 constexpr Millis settings_time{500};
 constexpr Millis goodbye_time{300};  // for the host to end the session
+constexpr Millis disk_time{15'000};  // for a freeze under way to end: longer than any may last
 
 std::int64_t to_ms(Monotonic time) {
   return std::chrono::ceil<Millis>(time.time_since_epoch()).count();
@@ -89,8 +90,12 @@ Task<void> UpgradeCall::replace_soon() {
     co_await sleep_for(Millis(1));
   if (around_.save_settings) (void)co_await around_.save_settings(Deadline::after(settings_time));
   if (around_.hang_up) co_await around_.hang_up(Deadline::after(goodbye_time));
-  log::info("the daemon is replaced", {{"programs", table_.running().size()}});
-  const Error why = exec_program(upgrade_.program(), around_.arguments, hand_over(state_, table_));
+  Error why{Code::deadline, "the disk is frozen"};  // with this process its thaw would be gone
+  if (around_.disk != nullptr) (void)co_await around_.disk->thaw(Deadline::after(disk_time));
+  if (around_.disk == nullptr || !around_.disk->busy()) {
+    log::info("the daemon is replaced", {{"programs", table_.running().size()}});
+    why = exec_program(upgrade_.program(), around_.arguments, hand_over(state_, table_));
+  }
   log::error("the daemon was not replaced", {log::Field(why)});
   upgrade_ = Upgrade();
   replacing_ = false;
