@@ -8,12 +8,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
 #include "base/clock.h"
 #include "core/shape.h"
+#include "core/snapshot.h"
 
 namespace space {
 
@@ -90,17 +90,16 @@ struct StartSpec {
 // First start of a sandbox, from its template.
 StartPlan plan_cold_start(const StartSpec& spec);
 
-// A snapshot, by the sandbox it was taken of and its number there.
-struct SnapshotId {
-  std::string sandbox;
-  std::uint64_t number = 0;
-  bool operator==(const SnapshotId&) const = default;
-  bool operator<(const SnapshotId& other) const {
-    return std::tie(sandbox, number) < std::tie(other.sandbox, other.number);
-  }
+// What a sandbox begins as, where that is not its template's disk.
+struct StartSource {
+  SnapshotId snapshot;
+  SnapshotKind kind = SnapshotKind::full;
+  // A host was connected when its memory was captured. None is to a template's.
+  bool host_connected = false;
 };
-// First start of a sandbox from a template's checkpoint.
-StartPlan plan_restored_start(const StartSpec& spec, const SnapshotId& from);
+// First start of a sandbox from a snapshot: a full one goes on, one of the disk boots. Either way the guest
+// is told all in one: who it is now, and that it is not the one it was.
+StartPlan plan_start_from(const StartSpec& spec, const StartSource& source);
 // A cold sandbox goes on from a checkpoint of its own; undone, it is as before.
 StartPlan plan_resume(const StartSpec& spec, const SnapshotId& from);
 // A sandbox boots from the disk it has; undone, it has it still.

@@ -153,10 +153,10 @@ Task<Result<SnapshotRecord>> Taking::write(bool quiesced, std::int64_t stop_wind
   crash_point("checkpoint-finish");
   SPACE_CO_CHECK(fail_if(Fault::fail_snapshot_finish, Code::internal));
   SPACE_CO_CHECK(co_await noded_.snapshot_finish(spec_.id.sandbox, spec_.id.number, deadline_, goes_on));
-  SnapshotRecord record;
+  SnapshotRecord record = spec_.record;
   record.sandbox = spec_.id.sandbox;
   record.number = spec_.id.number;
-  if (spec_.manifest.parent) record.parent = static_cast<std::uint64_t>(*spec_.manifest.parent);
+  record.kind = SnapshotKind::full;
   record.created_at = now;
   record.quiesced = quiesced;
   record.memory_bytes = static_cast<std::int64_t>(stats_.private_pages * vmm::page_bytes);

@@ -32,6 +32,7 @@ struct CheckpointSpec {
   SnapshotId id;
   std::uint64_t previous = 0;      // the one its memory starts from; 0: what the VMM was launched with
   vmm::SnapshotManifest manifest;  // all of it but what the checkpoint finds out itself
+  SnapshotRecord record;           // the same
 };
 
 // `machine` runs; afterwards it runs. The guest's user programs are frozen for the instant. deadline,

@@ -1,86 +1,11 @@
 #include "sandboxd/journal.h"
 
-#include "base/ids.h"
+#include <array>
+
+#include "sandboxd/journal_schema.h"
 
 namespace space {
 namespace {
-
-constexpr std::int64_t current_schema = 4;
-
-constexpr const char* first_schema = R"(
-CREATE TABLE node(
-  id TEXT NOT NULL
-);
-CREATE TABLE sandboxes(
-  id         TEXT PRIMARY KEY,
-  generation INTEGER NOT NULL,
-  template   TEXT NOT NULL,
-  vcpus      INTEGER NOT NULL,
-  memory_mib INTEGER NOT NULL,
-  disk_mib   INTEGER NOT NULL,
-  state      TEXT NOT NULL,
-  wanted     TEXT NOT NULL,
-  reason     TEXT NOT NULL,
-  started_at INTEGER,                    -- milliseconds since 1970
-  epoch      INTEGER NOT NULL DEFAULT 0  -- of the last channel attach
-) WITHOUT ROWID;
-)";
-constexpr const char* second_schema = "ALTER TABLE sandboxes ADD COLUMN wake_at INTEGER";  // milliseconds
-// What ran before belongs to the one team there was; its accelerator is not known, and TCG promises less.
-constexpr const char* third_schema = R"(
-ALTER TABLE sandboxes ADD COLUMN team TEXT NOT NULL DEFAULT 'default';
-ALTER TABLE sandboxes ADD COLUMN accelerator TEXT NOT NULL DEFAULT 'tcg';
-)";
-constexpr const char* fourth_schema = R"(
-ALTER TABLE sandboxes ADD COLUMN memory TEXT NOT NULL DEFAULT 'vmm';
-ALTER TABLE sandboxes ADD COLUMN idle INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE sandboxes ADD COLUMN last_snapshot INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE sandboxes ADD COLUMN compared_with INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE sandboxes ADD COLUMN source TEXT;            -- restored from this sandbox's
-ALTER TABLE sandboxes ADD COLUMN source_number INTEGER;  -- snapshot
-ALTER TABLE sandboxes ADD COLUMN counter INTEGER NOT NULL DEFAULT 1;
-ALTER TABLE sandboxes ADD COLUMN idle_pause_s INTEGER;
-ALTER TABLE sandboxes ADD COLUMN hot_keep_s INTEGER;
-CREATE TABLE snapshots(
-  sandbox        TEXT NOT NULL,
-  number         INTEGER NOT NULL,
-  parent         INTEGER,
-  created_at     INTEGER NOT NULL,
-  quiesced       INTEGER NOT NULL,
-  kept           INTEGER NOT NULL,
-  memory_bytes   INTEGER NOT NULL,
-  dirty_bytes    INTEGER NOT NULL,
-  written_bytes  INTEGER NOT NULL,
-  stop_window_us INTEGER NOT NULL,
-  PRIMARY KEY(sandbox, number)
-) WITHOUT ROWID;
-CREATE TABLE template_checkpoints(
-  template   TEXT NOT NULL,
-  vcpus      INTEGER NOT NULL,
-  memory_mib INTEGER NOT NULL,
-  disk_mib   INTEGER NOT NULL,
-  builder    TEXT NOT NULL,
-  PRIMARY KEY(template, vcpus, memory_mib, disk_mib)
-) WITHOUT ROWID;
-)";
-
-Result<void> migrate(Sqlite& db) {
-  SPACE_TRY(const std::int64_t version, db.schema_version());
-  if (version == current_schema) return {};
-  if (version > current_schema)
-    return fail(Code::conflict, "the journal has schema {}, this program knows {}", version, current_schema);
-  SPACE_TRY(Transaction transaction, db.begin());
-  if (version < 1) {
-    SPACE_CHECK(db.execute(first_schema));
-    SPACE_TRY(Statement insert, db.prepare("INSERT INTO node(id) VALUES (?)"));
-    SPACE_CHECK(insert.bind("n" + to_hex(random_bytes(8))).run());
-  }
-  if (version < 2) SPACE_CHECK(db.execute(second_schema));
-  if (version < 3) SPACE_CHECK(db.execute(third_schema));
-  SPACE_CHECK(db.execute(fourth_schema));
-  SPACE_CHECK(db.set_schema_version(current_schema));
-  return transaction.commit();
-}
 
 std::int64_t milliseconds(Wall time) {
   return time.time_since_epoch().count();
@@ -91,67 +16,193 @@ std::optional<std::int64_t> milliseconds(const std::optional<Wall>& time) {
   return time->time_since_epoch().count();
 }
 
+std::optional<std::uint64_t> number_of(const Statement& row, int column) {
+  const auto number = row.optional_integer(column);
+  if (!number) return std::nullopt;
+  return static_cast<std::uint64_t>(*number);
+}
+
+std::optional<SnapshotId> snapshot_id_of(const Statement& row, int column) {
+  auto sandbox = row.optional_text(column);
+  if (!sandbox) return std::nullopt;
+  return SnapshotId{*std::move(sandbox), number_of(row, column + 1).value_or(0)};
+}
+
+std::optional<std::string> sandbox_of(const std::optional<SnapshotId>& id) {
+  if (!id) return std::nullopt;
+  return id->sandbox;
+}
+std::optional<std::uint64_t> number_of(const std::optional<SnapshotId>& id) {
+  if (!id) return std::nullopt;
+  return id->number;
+}
+
+std::unexpected<Error> unknown(const char* what, std::string_view where) {
+  return fail(Code::internal, "the journal holds an unknown {} for {}", what, where);
+}
+
+// In the order of `sandbox_columns`.
+constexpr const char* sandbox_columns =
+    "id, generation, template, vcpus, memory_mib, disk_mib, state, wanted, reason, started_at, wake_at, team,"
+    " accelerator, memory, idle, last_snapshot, source, source_number, counter, idle_pause_s, hot_keep_s,"
+    " compared_with, head, undo, disk_from_head, origin, origin_number, schedule, recovery, recovered";
+
+// What is kept as texts of other parts.
+Result<void> read_policies(const Statement& row, SandboxRecord& record) {
+  if (const auto schedule = row.optional_text(27)) {
+    SPACE_TRY(const Json value, parse_json(*schedule));
+    SPACE_TRY(record.schedule, schedule_from_json(value));
+  }
+  const auto recovery = recovery_policy_from(row.text(28));
+  if (!recovery) return unknown("recovery policy", record.id);
+  record.recovery = *recovery;
+  if (const auto recovered = row.optional_text(29)) {
+    SPACE_TRY(const JsonObject object, parse_json_object(*recovered, "recovery"));
+    SPACE_TRY(record.recovered, recovery_note_from_json(object));
+  }
+  return {};
+}
+
 Result<SandboxRecord> record_of(const Statement& row) {
-  const auto state = state_from(row.text(6));
-  const auto wanted = wanted_from(row.text(7));
-  if (!state || !wanted)
-    return fail(Code::internal, "the journal holds an unknown state for {}", row.text(0));
   SandboxRecord record;
   record.id = row.text(0);
   record.generation = row.integer(1);
   record.template_digest = row.text(2);
   record.shape = {row.integer(3), row.integer(4), row.integer(5)};
+  const auto state = state_from(row.text(6));
+  const auto wanted = wanted_from(row.text(7));
+  const auto memory = memory_place_from(row.text(13));
+  if (!state || !wanted || !memory) return unknown("state", record.id);
   record.state = *state;
   record.wanted = *wanted;
+  record.memory = *memory;
   record.reason = row.text(8);
   if (const auto started = row.optional_integer(9)) record.started_at = Wall(Millis(*started));
+  if (const auto wake = row.optional_integer(10)) record.wake_at = Wall(Millis(*wake));
   record.team = row.text(11);
   record.accelerator = row.text(12) == "kvm" ? MachineAccelerator::kvm : MachineAccelerator::tcg;
-  if (const auto wake = row.optional_integer(10)) record.wake_at = Wall(Millis(*wake));
-  const auto memory = memory_place_from(row.text(13));
-  if (!memory)
-    return fail(Code::internal, "the journal holds an unknown place of memory for {}", row.text(0));
-  record.memory = *memory;
   record.idle = row.integer(14) != 0;
   record.last_snapshot = static_cast<std::uint64_t>(row.integer(15));
-  if (const auto source = row.optional_text(16))
-    record.restored_from = {*source, static_cast<std::uint64_t>(row.integer(17))};
+  record.restored_from = snapshot_id_of(row, 16);
   record.counter = row.integer(18);
   record.policy = {row.optional_integer(19), row.optional_integer(20)};
   record.compared_with = static_cast<std::uint64_t>(row.integer(21));
+  record.head = static_cast<std::uint64_t>(row.integer(22));
+  record.undo = static_cast<std::uint64_t>(row.integer(23));
+  record.disk_from_head = row.integer(24) != 0;
+  record.origin = snapshot_id_of(row, 25);
+  SPACE_CHECK(read_policies(row, record));
   return record;
 }
 
-SnapshotRecord snapshot_of(const Statement& row) {
+std::optional<std::string> schedule_text(const SandboxRecord& record) {
+  if (!record.schedule) return std::nullopt;
+  return to_text(to_json(*record.schedule));
+}
+
+std::optional<std::string> recovered_text(const SandboxRecord& record) {
+  if (!record.recovered) return std::nullopt;
+  return to_text(to_json(*record.recovered));
+}
+
+constexpr const char* select_snapshots =
+    "SELECT sandbox, number, parent, created_at, quiesced, memory_bytes, dirty_bytes, written_bytes,"
+    " stop_window_us, kind, cause, name, pinned, published, team, template, vcpus, memory_mib, disk_mib"
+    " FROM snapshots";
+
+Result<SnapshotRecord> snapshot_of(const Statement& row) {
   SnapshotRecord snapshot;
   snapshot.sandbox = row.text(0);
   snapshot.number = static_cast<std::uint64_t>(row.integer(1));
-  if (const auto parent = row.optional_integer(2)) snapshot.parent = static_cast<std::uint64_t>(*parent);
+  snapshot.parent = number_of(row, 2);
   snapshot.created_at = Wall(Millis(row.integer(3)));
   snapshot.quiesced = row.integer(4) != 0;
-  snapshot.kept = row.integer(5) != 0;
-  snapshot.memory_bytes = row.integer(6);
-  snapshot.dirty_bytes = row.integer(7);
-  snapshot.written_bytes = row.integer(8);
-  snapshot.stop_window_us = row.integer(9);
+  snapshot.memory_bytes = row.integer(5);
+  snapshot.dirty_bytes = row.integer(6);
+  snapshot.written_bytes = row.integer(7);
+  snapshot.stop_window_us = row.integer(8);
+  const auto kind = snapshot_kind_from(row.text(9));
+  const auto cause = snapshot_cause_from(row.text(10));
+  if (!kind || !cause) return unknown("kind of snapshot", snapshot.sandbox);
+  snapshot.kind = *kind;
+  snapshot.cause = *cause;
+  snapshot.name = row.text(11);
+  snapshot.pinned = row.integer(12) != 0;
+  snapshot.published = row.integer(13) != 0;
+  snapshot.team = row.text(14);
+  snapshot.template_digest = row.text(15);
+  snapshot.shape = {row.integer(16), row.integer(17), row.integer(18)};
   return snapshot;
 }
 
-std::optional<std::string> source_of(const SandboxRecord& record) {
-  if (!record.restored_from) return std::nullopt;
-  return record.restored_from->sandbox;
+Result<HistoryRow> history_row_of(const Statement& row) {
+  HistoryRow result;
+  result.sandbox = row.text(0);
+  result.at = Wall(Millis(row.integer(1)));
+  const auto kind = history_kind_from(row.text(2));
+  if (!kind) return unknown("kind of event", result.sandbox);
+  result.kind = *kind;
+  result.number = number_of(row, 3);
+  result.other = row.optional_text(4);
+  result.text = row.text(5);
+  return result;
 }
 
-std::optional<std::uint64_t> source_number_of(const SandboxRecord& record) {
-  if (!record.restored_from) return std::nullopt;
-  return record.restored_from->number;
+// All rows of a query.
+template <class T>
+Result<std::vector<T>> all(Statement& select, Result<T> (*read)(const Statement&)) {
+  std::vector<T> rows;
+  while (true) {
+    SPACE_TRY(const bool found, select.step());
+    if (!found) return rows;
+    SPACE_TRY(T row, read(select));
+    rows.push_back(std::move(row));
+  }
 }
+
+Result<void> put_snapshot(Sqlite& db, const SnapshotRecord& s) {
+  SPACE_TRY(Statement insert,
+            db.prepare("INSERT OR REPLACE INTO snapshots(sandbox, number, parent, created_at, quiesced,"
+                       " memory_bytes, dirty_bytes, written_bytes, stop_window_us, kind, cause, name, pinned,"
+                       " published, team, template, vcpus, memory_mib, disk_mib)"
+                       " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+  return insert
+      .bind(s.sandbox, s.number, s.parent, milliseconds(s.created_at), s.quiesced, s.memory_bytes,
+            s.dirty_bytes, s.written_bytes, s.stop_window_us, to_string(s.kind), to_string(s.cause), s.name,
+            s.pinned, s.published, s.team, s.template_digest, s.shape.vcpus, s.shape.memory_mib,
+            s.shape.disk_mib)
+      .run();
+}
+
+Result<void> put_history(Sqlite& db, const HistoryRow& r) {
+  SPACE_TRY(Statement insert, db.prepare("INSERT INTO history(sandbox, at, kind, number, other, text)"
+                                         " VALUES (?,?,?,?,?,?)"));
+  SPACE_CHECK(insert.bind(r.sandbox, milliseconds(r.at), to_string(r.kind), r.number, r.other, r.text).run());
+  SPACE_TRY(Statement trim, db.prepare("DELETE FROM history WHERE sandbox=?1 AND sequence <="
+                                       " (SELECT sequence FROM history WHERE sandbox=?1"
+                                       " ORDER BY sequence DESC LIMIT 1 OFFSET ?2)"));
+  return trim.bind(r.sandbox, history_rows_max).run();
+}
+
+constexpr std::array<std::string_view, 4> history_kinds = {"snapshot_removed", "rollback", "fork",
+                                                           "recovery"};
 
 }  // namespace
 
+std::string_view to_string(HistoryKind kind) {
+  return history_kinds[static_cast<std::size_t>(kind)];
+}
+
+std::optional<HistoryKind> history_kind_from(std::string_view name) {
+  for (std::size_t i = 0; i < history_kinds.size(); ++i)
+    if (history_kinds[i] == name) return static_cast<HistoryKind>(i);
+  return std::nullopt;
+}
+
 Result<Journal> Journal::open(const std::string& path) {
   SPACE_TRY(Sqlite db, Sqlite::open(path));
-  if (auto migrated = migrate(db); !migrated) return wrap(std::move(migrated).error(), "open the journal");
+  if (auto migrated = migrate_journal(db); !migrated)
+    return wrap(std::move(migrated).error(), "open the journal");
   SPACE_TRY(Statement select, db.prepare("SELECT id FROM node"));
   SPACE_TRY(auto id, select.one([](Statement& row) { return std::string(row.text(0)); }));
   return Journal(std::move(db), id.value_or(""));
@@ -159,31 +210,24 @@ Result<Journal> Journal::open(const std::string& path) {
 
 Result<std::vector<SandboxRecord>> Journal::sandboxes() {
   SPACE_TRY(Statement select,
-            db_.prepare("SELECT id, generation, template, vcpus, memory_mib, disk_mib, state, wanted,"
-                        " reason, started_at, wake_at, team, accelerator, memory, idle, last_snapshot,"
-                        " source, source_number, counter, idle_pause_s, hot_keep_s, compared_with"
-                        " FROM sandboxes ORDER BY id"));
-  std::vector<SandboxRecord> records;
-  while (true) {
-    SPACE_TRY(const bool found, select.step());
-    if (!found) return records;
-    SPACE_TRY(SandboxRecord record, record_of(select));
-    records.push_back(std::move(record));
-  }
+            db_.prepare(fmt::format("SELECT {} FROM sandboxes ORDER BY id", sandbox_columns)));
+  return all(select, record_of);
 }
 
 Result<void> Journal::insert(const SandboxRecord& r) {
-  SPACE_TRY(Statement insert,
-            db_.prepare("INSERT INTO sandboxes(id, generation, template, vcpus, memory_mib, disk_mib,"
-                        " state, wanted, reason, started_at, team, accelerator, memory, idle, last_snapshot,"
-                        " source, source_number, counter, idle_pause_s, hot_keep_s, compared_with, epoch)"
-                        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+  std::string marks = "?";  // one more than commas, and one for the epoch
+  for (const char c : std::string_view(sandbox_columns))
+    if (c == ',') marks += ",?";
+  SPACE_TRY(Statement insert, db_.prepare(fmt::format("INSERT INTO sandboxes({}, epoch) VALUES ({},?)",
+                                                      sandbox_columns, marks)));
   return insert
       .bind(r.id, r.generation, r.template_digest, r.shape.vcpus, r.shape.memory_mib, r.shape.disk_mib,
-            to_string(r.state), to_string(r.wanted), r.reason, milliseconds(r.started_at), r.team,
-            to_string(r.accelerator), to_string(r.memory), r.idle, r.last_snapshot, source_of(r),
-            source_number_of(r), r.counter, r.policy.idle_pause_s, r.policy.hot_keep_s, r.compared_with,
-            epochs_before_a_record)
+            to_string(r.state), to_string(r.wanted), r.reason, milliseconds(r.started_at),
+            milliseconds(r.wake_at), r.team, to_string(r.accelerator), to_string(r.memory), r.idle,
+            r.last_snapshot, sandbox_of(r.restored_from), number_of(r.restored_from), r.counter,
+            r.policy.idle_pause_s, r.policy.hot_keep_s, r.compared_with, r.head, r.undo, r.disk_from_head,
+            sandbox_of(r.origin), number_of(r.origin), schedule_text(r), to_string(r.recovery),
+            recovered_text(r), epochs_before_a_record)
       .run();
 }
 
@@ -191,26 +235,26 @@ Result<void> Journal::update(const SandboxRecord& r) {
   SPACE_TRY(Statement update,
             db_.prepare("UPDATE sandboxes SET state=?, wanted=?, reason=?, started_at=?, memory=?, idle=?,"
                         " last_snapshot=?, source=?, source_number=?, counter=?, idle_pause_s=?,"
-                        " hot_keep_s=?, compared_with=? WHERE id=?"));
+                        " hot_keep_s=?, compared_with=?, head=?, undo=?, disk_from_head=?, schedule=?,"
+                        " recovery=?, recovered=? WHERE id=?"));
   return update
       .bind(to_string(r.state), to_string(r.wanted), r.reason, milliseconds(r.started_at),
-            to_string(r.memory), r.idle, r.last_snapshot, source_of(r), source_number_of(r), r.counter,
-            r.policy.idle_pause_s, r.policy.hot_keep_s, r.compared_with, r.id)
+            to_string(r.memory), r.idle, r.last_snapshot, sandbox_of(r.restored_from),
+            number_of(r.restored_from), r.counter, r.policy.idle_pause_s, r.policy.hot_keep_s,
+            r.compared_with, r.head, r.undo, r.disk_from_head, schedule_text(r), to_string(r.recovery),
+            recovered_text(r), r.id)
       .run();
 }
 
-Result<void> Journal::add_snapshot(const SnapshotRecord& s, const SandboxRecord* record) {
+Result<void> Journal::commit(const JournalChange& change) {
   SPACE_TRY(Transaction transaction, db_.begin());
-  SPACE_TRY(
-      Statement insert,
-      db_.prepare("INSERT OR REPLACE INTO snapshots(sandbox, number, parent, created_at, quiesced, kept,"
-                  " memory_bytes, dirty_bytes, written_bytes, stop_window_us)"
-                  " VALUES (?,?,?,?,?,?,?,?,?,?)"));
-  SPACE_CHECK(insert
-                  .bind(s.sandbox, s.number, s.parent, milliseconds(s.created_at), s.quiesced, s.kept,
-                        s.memory_bytes, s.dirty_bytes, s.written_bytes, s.stop_window_us)
-                  .run());
-  if (record != nullptr) SPACE_CHECK(update(*record));
+  for (const SnapshotRecord& snapshot : change.snapshots) SPACE_CHECK(put_snapshot(db_, snapshot));
+  for (const SnapshotId& removed : change.removed) {
+    SPACE_TRY(Statement erase, db_.prepare("DELETE FROM snapshots WHERE sandbox=? AND number=?"));
+    SPACE_CHECK(erase.bind(removed.sandbox, removed.number).run());
+  }
+  for (const HistoryRow& row : change.history) SPACE_CHECK(put_history(db_, row));
+  if (change.record != nullptr) SPACE_CHECK(update(*change.record));
   return transaction.commit();
 }
 
@@ -219,31 +263,38 @@ Result<void> Journal::set_wake_at(const std::string& id, std::optional<Wall> wak
   return update.bind(milliseconds(wake_at), id).run();
 }
 
-Result<void> Journal::erase(const std::string& id) {
+Result<void> Journal::erase(const std::string& id, const std::set<std::uint64_t>& kept) {
+  SPACE_TRY(const std::vector<SnapshotRecord> known, snapshots_of(id));
   SPACE_TRY(Transaction transaction, db_.begin());
-  SPACE_TRY(Statement snapshots, db_.prepare("DELETE FROM snapshots WHERE sandbox=?"));
-  SPACE_CHECK(snapshots.bind(id).run());
+  for (const SnapshotRecord& snapshot : known) {
+    if (kept.contains(snapshot.number)) continue;
+    SPACE_TRY(Statement erase, db_.prepare("DELETE FROM snapshots WHERE sandbox=? AND number=?"));
+    SPACE_CHECK(erase.bind(id, snapshot.number).run());
+  }
+  SPACE_TRY(Statement history, db_.prepare("DELETE FROM history WHERE sandbox=?"));
+  SPACE_CHECK(history.bind(id).run());
   SPACE_TRY(Statement erase, db_.prepare("DELETE FROM sandboxes WHERE id=?"));
   SPACE_CHECK(erase.bind(id).run());
   return transaction.commit();
 }
 
 Result<std::vector<SnapshotRecord>> Journal::snapshots() {
-  SPACE_TRY(Statement select,
-            db_.prepare("SELECT sandbox, number, parent, created_at, quiesced, kept, memory_bytes,"
-                        " dirty_bytes, written_bytes, stop_window_us FROM snapshots"
-                        " ORDER BY sandbox, number"));
-  std::vector<SnapshotRecord> records;
-  while (true) {
-    SPACE_TRY(const bool found, select.step());
-    if (!found) return records;
-    records.push_back(snapshot_of(select));
-  }
+  SPACE_TRY(Statement select, db_.prepare(fmt::format("{} ORDER BY sandbox, number", select_snapshots)));
+  return all(select, snapshot_of);
 }
 
-Result<void> Journal::erase_snapshot(const SnapshotId& snapshot) {
-  SPACE_TRY(Statement erase, db_.prepare("DELETE FROM snapshots WHERE sandbox=? AND number=?"));
-  return erase.bind(snapshot.sandbox, snapshot.number).run();
+Result<std::vector<SnapshotRecord>> Journal::snapshots_of(const std::string& id) {
+  SPACE_TRY(Statement select,
+            db_.prepare(fmt::format("{} WHERE sandbox=? ORDER BY number", select_snapshots)));
+  select.bind(id);
+  return all(select, snapshot_of);
+}
+
+Result<std::vector<HistoryRow>> Journal::history(const std::string& id) {
+  SPACE_TRY(Statement select, db_.prepare("SELECT sandbox, at, kind, number, other, text FROM history"
+                                          " WHERE sandbox=? ORDER BY sequence"));
+  select.bind(id);
+  return all(select, history_row_of);
 }
 
 Result<std::vector<TemplateCheckpoint>> Journal::template_checkpoints() {

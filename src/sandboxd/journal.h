@@ -7,12 +7,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "core/lifecycle.h"
+#include "core/recovery.h"
+#include "core/schedule.h"
 #include "core/shape.h"
+#include "core/snapshot.h"
 #include "core/start_plan.h"
 #include "store/sqlite.h"
 
@@ -38,23 +43,45 @@ struct SandboxRecord {
   std::optional<Wall> wake_at;     // when its guest wants to run again, if it sleeps by then
   MemoryPlace memory = MemoryPlace::vmm;
   bool idle = false;                // paused by the node itself, which resumes it by itself
-  std::uint64_t last_snapshot = 0;  // the newest of its own: its memory, where that is in a checkpoint
+  std::uint64_t last_snapshot = 0;  // the highest number ever given to one of its own
+  // The newest of its own that its present state descends from, and parent of the next; 0: none. Holds its
+  // memory where that is in a checkpoint.
+  std::uint64_t head = 0;
+  // What a rollback left behind last, for its undo; 0: none.
+  std::uint64_t undo = 0;
+  bool disk_from_head = false;  // its disk is still to become that of `head`; before its next boot
   // The newest that was taken of, or restored into, the VMM it has: pages are compared with it. 0: none.
   std::uint64_t compared_with = 0;
   std::optional<SnapshotId> restored_from;  // whose memory its VMM still reads from
   std::int64_t counter = 1;                 // grows with every restore; the guest reads it
   PausePolicy policy;
+  std::optional<SnapshotId> origin;  // it began as this; never changes
+  std::optional<SnapshotSchedule> schedule;
+  RecoveryPolicy recovery = RecoveryPolicy::disk;
+  std::optional<RecoveryNote> recovered;  // the last time
 };
 
-// A checkpoint on the pool, complete.
-struct SnapshotRecord {
+// What happened to a sandbox and cannot be read off its snapshots.
+enum class HistoryKind : unsigned char { snapshot_removed, rollback, fork, recovery };
+std::string_view to_string(HistoryKind kind);
+std::optional<HistoryKind> history_kind_from(std::string_view name);
+
+struct HistoryRow {
   std::string sandbox;
-  std::uint64_t number = 0;
-  std::optional<std::uint64_t> parent;
-  Wall created_at{};
-  bool quiesced = false;
-  bool kept = false;  // asked for by a client; the others serve a pause and go when a newer one is there
-  std::int64_t memory_bytes = 0, dirty_bytes = 0, written_bytes = 0, stop_window_us = 0;
+  Wall at{};
+  HistoryKind kind = HistoryKind::snapshot_removed;
+  std::optional<std::uint64_t> number;  // of the snapshot it is about
+  std::optional<std::string> other;     // sandbox
+  std::string text;                     // a sentence for people
+};
+inline constexpr std::int64_t history_rows_max = 1'000;  // of a sandbox; the newest stay
+
+// Changes that are true together or not at all.
+struct JournalChange {
+  const SandboxRecord* record = nullptr;  // as `update` takes it
+  std::vector<SnapshotRecord> snapshots;  // new, or changed
+  std::vector<SnapshotId> removed;
+  std::vector<HistoryRow> history;
 };
 
 // The checkpoint that sandboxes of a template and shape begin from: snapshot 1 of `builder`, a sandbox that
@@ -76,12 +103,14 @@ class Journal {
   Result<std::vector<SandboxRecord>> sandboxes();
   Result<void> insert(const SandboxRecord& record);  // conflict: the id is there
   Result<void> update(const SandboxRecord& record);  // all that changes in its life, but wake_at
-  // The snapshot and the record that changed with it, in one commit.
-  Result<void> add_snapshot(const SnapshotRecord& snapshot, const SandboxRecord* record);
+  Result<void> commit(const JournalChange& change);
   Result<void> set_wake_at(const std::string& id, std::optional<Wall> wake_at);
-  Result<void> erase(const std::string& id);        // also an unknown one; with its snapshots' rows
+  // Also an unknown one; with its history and its snapshots, but those with a number in `kept`, which belong
+  // to no sandbox from then on.
+  Result<void> erase(const std::string& id, const std::set<std::uint64_t>& kept = {});
   Result<std::vector<SnapshotRecord>> snapshots();  // by sandbox and number
-  Result<void> erase_snapshot(const SnapshotId& snapshot);
+  Result<std::vector<SnapshotRecord>> snapshots_of(const std::string& id);
+  Result<std::vector<HistoryRow>> history(const std::string& id);  // oldest first
 
   Result<std::vector<TemplateCheckpoint>> template_checkpoints();
   Result<void> add_template_checkpoint(const TemplateCheckpoint& checkpoint);  // replaces one of that shape

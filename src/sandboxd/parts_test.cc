@@ -155,8 +155,23 @@ TEST_F(JournalTest, EpochsOnlyGrow) {
   EXPECT_EQ(Journal::open(folder_ + "/j")->next_epoch("b").error().code, Code::not_found);
 }
 
+// What a journal had while snapshots followed each other in one line.
+void back_to_fourth_schema(Sqlite& db) {
+  for (const char* column : {"kind", "cause", "name", "pinned", "published", "team", "template", "vcpus",
+                             "memory_mib", "disk_mib"})
+    ASSERT_TRUE(db.execute(fmt::format("ALTER TABLE snapshots DROP COLUMN {}", column)));
+  for (const char* column :
+       {"head", "undo", "disk_from_head", "origin", "origin_number", "schedule", "recovery", "recovered"})
+    ASSERT_TRUE(db.execute(fmt::format("ALTER TABLE sandboxes DROP COLUMN {}", column)));
+  ASSERT_TRUE(
+      db.execute("ALTER TABLE snapshots ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;"
+                 " DROP TABLE history"));
+  ASSERT_TRUE(db.set_schema_version(4));
+}
+
 // What a journal had before there were snapshots.
 void drop_fourth_schema(Sqlite& db) {
+  back_to_fourth_schema(db);
   for (const char* column : {"memory", "idle", "last_snapshot", "compared_with", "source", "source_number",
                              "counter", "idle_pause_s", "hot_keep_s"})
     ASSERT_TRUE(db.execute(fmt::format("ALTER TABLE sandboxes DROP COLUMN {}", column)));
@@ -188,7 +203,8 @@ TEST_F(JournalTest, SnapshotsAndTheirRecordChangeTogether) {
   a.idle = true;
   a.restored_from = {"b", 1};
   a.policy.idle_pause_s = 60;
-  ASSERT_TRUE(journal->add_snapshot({.sandbox = "a", .number = 2, .parent = 1, .dirty_bytes = 4096}, &a));
+  const SnapshotRecord taken{.sandbox = "a", .number = 2, .parent = 1, .dirty_bytes = 4096};
+  ASSERT_TRUE(journal->commit({.record = &a, .snapshots = {taken}}));
   const SandboxRecord read = journal->sandboxes()->at(0);
   EXPECT_EQ(read.memory, MemoryPlace::checkpoint);
   EXPECT_EQ(read.last_snapshot, 2u);
@@ -205,6 +221,142 @@ TEST_F(JournalTest, SnapshotsAndTheirRecordChangeTogether) {
   EXPECT_EQ(journal->template_checkpoints()->at(0).builder, "c");
   ASSERT_TRUE(journal->erase("a"));
   EXPECT_TRUE(journal->snapshots()->empty());
+}
+
+TEST_F(JournalTest, AllThatIsKnownOfASnapshotAndItsSandboxIsReadBack) {
+  auto journal = Journal::open(folder_ + "/j");
+  SandboxRecord a = record("a");
+  a.origin = {"b", 7};
+  a.schedule = default_schedule();
+  a.recovery = RecoveryPolicy::checkpoint;
+  ASSERT_TRUE(journal->insert(a));
+  a.head = 4;
+  a.undo = 3;
+  a.disk_from_head = true;
+  a.recovered = RecoveryNote{.at = Wall(Millis(9)), .point = {RecoveredFrom::full, 4}, .cause = "it died"};
+  SnapshotRecord s{.sandbox = "a", .number = 4, .kind = SnapshotKind::disk, .cause = SnapshotCause::fork};
+  s.name = "before lunch";
+  s.pinned = s.published = s.quiesced = true;
+  s.team = "t";
+  s.template_digest = "d";
+  s.shape = {2, 1024, 8192};
+  s.created_at = Wall(Millis(77));
+  ASSERT_TRUE(journal->commit({.record = &a, .snapshots = {s}}));
+  const SandboxRecord read = journal->sandboxes()->at(0);
+  EXPECT_EQ(read.origin, (SnapshotId{"b", 7}));
+  EXPECT_EQ(read.schedule, default_schedule());
+  EXPECT_EQ(read.recovery, RecoveryPolicy::checkpoint);
+  EXPECT_EQ(read.head, 4u);
+  EXPECT_EQ(read.undo, 3u);
+  EXPECT_TRUE(read.disk_from_head);
+  EXPECT_EQ(read.recovered, a.recovered);
+  const SnapshotRecord back = journal->snapshots_of("a")->at(0);
+  EXPECT_EQ(back.kind, SnapshotKind::disk);
+  EXPECT_EQ(back.cause, SnapshotCause::fork);
+  EXPECT_EQ(back.name, "before lunch");
+  EXPECT_TRUE(back.pinned && back.published && back.quiesced);
+  EXPECT_EQ(back.team, "t");
+  EXPECT_EQ(back.template_digest, "d");
+  EXPECT_EQ(back.shape, s.shape);
+  EXPECT_EQ(back.created_at, s.created_at);
+  // Those that outlive their sandbox keep their rows.
+  SnapshotRecord other = s;
+  other.number = 5;
+  ASSERT_TRUE(journal->commit({.snapshots = {other}}));
+  ASSERT_TRUE(journal->erase("a", {5}));
+  ASSERT_EQ(journal->snapshots()->size(), 1u);
+  EXPECT_EQ(journal->snapshots()->at(0).number, 5u);
+}
+
+TEST_F(JournalTest, HistoryIsBoundedAndTheNewestStays) {
+  auto journal = Journal::open(folder_ + "/j");
+  ASSERT_TRUE(journal->insert(record("a")));
+  ASSERT_TRUE(journal->insert(record("b")));
+  JournalChange change;
+  change.history.push_back({.sandbox = "b", .kind = HistoryKind::fork, .other = "c", .text = "forked"});
+  for (std::int64_t i = 0; i < history_rows_max + 5; ++i)
+    change.history.push_back({.sandbox = "a",
+                              .at = Wall(Millis(i)),
+                              .kind = HistoryKind::rollback,
+                              .number = static_cast<std::uint64_t>(i),
+                              .other = std::nullopt,
+                              .text = "rolled back"});
+  ASSERT_TRUE(journal->commit(change));
+  const auto a = journal->history("a");
+  ASSERT_TRUE(a);
+  ASSERT_EQ(a->size(), static_cast<std::size_t>(history_rows_max));
+  EXPECT_EQ(a->front().number, 5u);
+  EXPECT_EQ(a->back().at, Wall(Millis(history_rows_max + 4)));
+  EXPECT_EQ(a->back().kind, HistoryKind::rollback);
+  const auto b = journal->history("b");
+  ASSERT_EQ(b->size(), 1u);
+  EXPECT_EQ(b->at(0).other, "c");
+  EXPECT_FALSE(b->at(0).number);
+  ASSERT_TRUE(journal->erase("a"));
+  EXPECT_TRUE(journal->history("a")->empty());
+  EXPECT_EQ(journal->history("b")->size(), 1u);
+}
+
+TEST_F(JournalTest, AChangeIsMadeWholeOrNotAtAll) {
+  auto journal = Journal::open(folder_ + "/j");
+  SandboxRecord a = record("a");
+  ASSERT_TRUE(journal->insert(a));
+  a.head = 1;
+  const SnapshotRecord taken{.sandbox = "a", .number = 1};
+  ASSERT_TRUE(Sqlite::open(folder_ + "/j")->execute("DROP TABLE history"));
+  EXPECT_FALSE(journal->commit({.record = &a, .snapshots = {taken}, .history = {{.sandbox = "a"}}}));
+  EXPECT_EQ(journal->sandboxes()->at(0).head, 0u);
+  EXPECT_TRUE(journal->snapshots()->empty());
+  ASSERT_TRUE(journal->commit({.record = &a, .snapshots = {taken}}));
+  EXPECT_EQ(journal->sandboxes()->at(0).head, 1u);
+}
+
+TEST_F(JournalTest, AJournalOfTheFourthSchemaKeepsItsSnapshots) {
+  {
+    auto journal = Journal::open(folder_ + "/j");
+    for (const char* id : {"cold", "itself", "none"}) ASSERT_TRUE(journal->insert(record(id)));
+    auto old = Sqlite::open(folder_ + "/j");
+    back_to_fourth_schema(*old);
+    ASSERT_TRUE(old->execute(
+        "UPDATE sandboxes SET memory='checkpoint', last_snapshot=4, source='builder', source_number=1"
+        " WHERE id='cold';"
+        "UPDATE sandboxes SET last_snapshot=3, source='itself', source_number=3 WHERE id='itself';"
+        "UPDATE sandboxes SET last_snapshot=2 WHERE id='none';"));
+    // Of `cold`, 2 was asked for, 1 and 3 are gone, 4 holds its memory.
+    for (const char* row :
+         {"'cold', 2, 1, 10, 1, 1", "'cold', 4, 3, 20, 1, 0", "'itself', 3, NULL, 30, 0, 0"})
+      ASSERT_TRUE(old->execute(fmt::format(
+          "INSERT INTO snapshots(sandbox, number, parent, created_at, quiesced, kept, memory_bytes,"
+          " dirty_bytes, written_bytes, stop_window_us) VALUES ({}, 1, 2, 3, 4)",
+          row)));
+  }
+  auto journal = Journal::open(folder_ + "/j");
+  ASSERT_TRUE(journal);
+  const auto sandboxes = journal->sandboxes();
+  ASSERT_TRUE(sandboxes) << sandboxes.error().message;
+  const auto& [cold, itself, none] = std::tie(sandboxes->at(0), sandboxes->at(1), sandboxes->at(2));
+  EXPECT_EQ(cold.head, 4u);
+  EXPECT_EQ(cold.memory, MemoryPlace::checkpoint);
+  EXPECT_EQ(cold.origin, (SnapshotId{"builder", 1}));
+  EXPECT_EQ(itself.head, 3u);
+  EXPECT_FALSE(itself.origin);
+  EXPECT_EQ(none.head, 0u);
+  EXPECT_EQ(none.last_snapshot, 2u);
+  EXPECT_EQ(none.recovery, RecoveryPolicy::disk);
+  EXPECT_FALSE(none.schedule || none.recovered);
+  const auto snapshots = journal->snapshots();
+  ASSERT_EQ(snapshots->size(), 3u);
+  EXPECT_EQ(snapshots->at(0).cause, SnapshotCause::asked);
+  EXPECT_FALSE(snapshots->at(0).parent);
+  EXPECT_EQ(snapshots->at(1).cause, SnapshotCause::pause);
+  EXPECT_EQ(snapshots->at(1).parent, 2u);
+  for (const SnapshotRecord& s : *snapshots) {
+    EXPECT_EQ(s.kind, SnapshotKind::full);
+    EXPECT_EQ(s.team, "a team");
+    EXPECT_EQ(s.template_digest, std::string(64, 'a'));
+    EXPECT_EQ(s.shape, (Shape{2, 1024, 8192}));
+    EXPECT_EQ(s.stop_window_us, 4);
+  }
 }
 
 TEST_F(JournalTest, TheFirstSchemaIsBroughtUpToDate) {

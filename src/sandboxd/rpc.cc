@@ -43,7 +43,8 @@ JsonObject to_json(const SnapshotRecord& snapshot) {
           {"parent", snapshot.parent ? Json(*snapshot.parent) : Json(nullptr)},
           {"created_at", to_rfc3339(snapshot.created_at)},
           {"quiesced", snapshot.quiesced},
-          {"kept", snapshot.kept},
+          {"kind", to_string(snapshot.kind)},
+          {"cause", to_string(snapshot.cause)},
           {"memory_bytes", snapshot.memory_bytes},
           {"dirty_bytes", snapshot.dirty_bytes},
           {"written_bytes", snapshot.written_bytes},
@@ -289,7 +290,7 @@ NodeRpc::Answer NodeRpc::stop(JsonObject body) {
 
 NodeRpc::Answer NodeRpc::checkpoint(JsonObject body) {
   SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
-  SPACE_CO_TRY(const SnapshotRecord taken, co_await sandbox->checkpoint(Deadline::after(checkpoint_limit)));
+  SPACE_CO_TRY(const SnapshotRecord taken, co_await sandbox->snapshot({}, Deadline::after(checkpoint_limit)));
   co_return to_json(taken);
 }
 

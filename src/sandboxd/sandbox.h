@@ -1,12 +1,14 @@
 // Sandbox: the actor of one sandbox. Its life is one coroutine, so what it does is strictly serial; others
 // only tell it what they want and wait. Deletion wins over everything, a start under way included.
 //
-// sandbox.cc: beginning, death, deletion. sandbox_rest.cc: pause, resume, stop, checkpoint.
+// sandbox.cc: beginning, death, deletion. sandbox_rest.cc: pause, resume, stop. sandbox_snapshots.cc: what it
+// keeps of itself. sandbox_timers.cc: what it does by itself.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "core/reconcile.h"
@@ -64,7 +66,7 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   Task<Result<void>> pause(Deadline deadline);
   Task<Result<void>> resume(GuestInit init, bool boot, Deadline deadline);
   Task<Result<void>> stop(Deadline deadline);
-  Task<Result<SnapshotRecord>> checkpoint(Deadline deadline);
+  Task<Result<SnapshotRecord>> snapshot(SnapshotWish wish, Deadline deadline);
   // For the node's planned end: its memory goes to the pool; the next start of the node resumes it.
   Task<Result<void>> keep_for_restart(Deadline deadline);
   Result<void> set_policy(PausePolicy policy);
@@ -107,11 +109,12 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
 
   // One thing asked of it, by whoever came first; the others wait.
   struct Order {
-    enum class Kind : unsigned char { pause, resume, boot, stop, checkpoint, keep } kind;
+    enum class Kind : unsigned char { pause, resume, boot, stop, snapshot, keep } kind;
     GuestInit init;
     bool idle = false;
+    SnapshotWish wish;
     std::optional<Result<void>> outcome;
-    SnapshotRecord snapshot;
+    SnapshotRecord snapshot;  // that was taken
   };
   using OrderPtr = std::shared_ptr<Order>;
   Task<Result<void>> give(OrderPtr order, Deadline deadline);
@@ -126,14 +129,21 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   Task<Result<void>> do_stop();
   void stop_is_done();
   Task<Result<void>> do_boot(GuestInit init);
-  Task<Result<void>> do_checkpoint(SnapshotRecord& taken);
   Task<Result<void>> go_cold();
   Task<void> drop_vmm();
-  Task<void> drop_old_snapshots();
-  Task<void> drop_unfinished();
   Task<void> settle_adopted();
   Task<void> thaw_adopted();
-  CheckpointSpec next_checkpoint() const;
+  // Snapshots.
+  Task<Result<void>> do_snapshot(OrderPtr order);
+  Result<SnapshotRecord> take_head(const SnapshotWish& wish);
+  CheckpointSpec next_checkpoint(const SnapshotWish& wish) const;
+  Task<Result<void>> keep_snapshot(SnapshotRecord taken, SandboxRecord next);
+  SnapshotRecord* own_snapshot(std::uint64_t number);  // nullptr: none
+  bool needs_itself(std::uint64_t number) const;
+  Task<Result<void>> drop_snapshot(std::uint64_t number, std::vector<HistoryRow> history);
+  Task<void> remove_doomed();
+  Task<void> drop_old_snapshots();
+  Task<void> drop_unfinished();
   StartSpec start_spec() const { return {record_.template_digest, record_.shape, record_.accelerator}; }
   // What it does by itself next, and when; nullopt: nothing.
   std::optional<Monotonic> next_due() const;
@@ -166,6 +176,7 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   bool metered_ = false;
   bool quiesced_ = false;  // how it was paused
   std::vector<SnapshotRecord> snapshots_;
+  std::set<std::uint64_t> doomed_;  // snapshots that only the pool still has
   OrderPtr order_;
   Monotonic paused_at_{};
   std::optional<Monotonic> idle_look_at_;

@@ -1,7 +1,4 @@
-// The half of Sandbox that lets it stand still and go on: pause, resume, stop, checkpoint, and what it does
-// of that by itself.
-#include <algorithm>
-
+// The half of Sandbox that lets it stand still and go on: pause, resume, stop.
 #include "base/log.h"
 #include "sandboxd/daemon_program.h"
 #include "sandboxd/faults.h"
@@ -18,13 +15,7 @@ constexpr Millis wake_limit = 60s;
 constexpr Millis checkpoint_limit = 10min;
 constexpr Millis shut_down_limit = 10s;
 constexpr Millis start_turn_limit = 60s;
-constexpr Millis verb_limit = 10s;
-// Until what failed by itself is tried again.
-constexpr Millis retry_after = 30s;
 constexpr Millis upgrade_limit = 60s;
-constexpr Millis sample_limit = 6s;
-// Between the two: the shortest span in which a share of CPU is taken, and a little more.
-constexpr Millis idle_look = activity_limits::cpu_window + Millis(200);
 
 long long since(Monotonic start) {
   return std::chrono::duration_cast<Millis>(system_clock().monotonic() - start).count();
@@ -87,17 +78,6 @@ Task<Result<void>> Sandbox::stop(Deadline deadline) {
   if (!after(record_.state, Change::stop_begun))
     co_return fail(Code::conflict, "sandbox {} is {}", record_.id, to_string(record_.state));
   co_return co_await give(std::make_shared<Order>(Order{.kind = Order::Kind::stop}), deadline);
-}
-
-Task<Result<SnapshotRecord>> Sandbox::checkpoint(Deadline deadline) {
-  const auto self = shared_from_this();
-  SPACE_CO_CHECK(co_await settled(deadline));
-  if (!expects_vmm(record_.state))
-    co_return fail(Code::conflict, "sandbox {} is {}: there is no memory to keep", record_.id,
-                   to_string(record_.state));
-  const auto order = std::make_shared<Order>(Order{.kind = Order::Kind::checkpoint});
-  SPACE_CO_CHECK(co_await give(order, deadline));
-  co_return order->snapshot;
 }
 
 Task<Result<void>> Sandbox::keep_for_restart(Deadline deadline) {
@@ -163,8 +143,8 @@ Task<Result<void>> Sandbox::do_order(OrderPtr order) {
     case Order::Kind::stop:
       if (!after(record_.state, Change::stop_begun)) break;
       co_return co_await do_stop();
-    case Order::Kind::checkpoint:
-      co_return co_await do_checkpoint(order->snapshot);
+    case Order::Kind::snapshot:
+      co_return co_await do_snapshot(order);
     case Order::Kind::keep:
       if (serves(record_.state)) {
         SPACE_CO_CHECK(co_await do_pause(true));
@@ -242,7 +222,7 @@ Task<Result<void>> Sandbox::resume_hot() {
 Task<Result<void>> Sandbox::resume_cold(GuestInit init) {
   SPACE_CO_CHECK(node_.admit(record_));
   SPACE_CO_TRY(const auto turn, co_await node_.starts.enter(Deadline::after(start_turn_limit)));
-  const SnapshotId from{record_.id, record_.last_snapshot};
+  const SnapshotId from{record_.id, record_.head};
   make_machine();
   GuestWake wake{.generation = record_.counter + 1, .hooks = true, .thaw = false};
   if (!init.access_token.reveal().empty()) wake.init = std::move(init);
@@ -342,64 +322,17 @@ Task<Result<void>> Sandbox::do_boot(GuestInit init) {
   co_return Result<void>();
 }
 
-// Checkpoints
-// ------------------------------------------------------------------------------------------------
-
-CheckpointSpec Sandbox::next_checkpoint() const {
-  CheckpointSpec spec;
-  spec.id = {record_.id, record_.last_snapshot + 1};
-  spec.previous = record_.compared_with;
-  spec.manifest = node_.describe(record_);
-  spec.manifest.number = static_cast<std::int64_t>(spec.id.number);
-  if (record_.last_snapshot != 0) spec.manifest.parent = static_cast<std::int64_t>(record_.last_snapshot);
-  return spec;
-}
-
-Task<Result<void>> Sandbox::do_checkpoint(SnapshotRecord& taken) {
-  if (rests(record_.state) && record_.memory == MemoryPlace::checkpoint) {
-    const auto newest = std::ranges::find(snapshots_, record_.last_snapshot, &SnapshotRecord::number);
-    if (newest == snapshots_.end())
-      co_return fail(Code::internal, "the checkpoint of {} is gone", record_.id);
-    newest->kept = true;
-    taken = *newest;
-    co_return node_.journal.add_snapshot(taken, nullptr);
-  }
-  const Deadline deadline = Deadline::after(checkpoint_limit);
-  auto record =
-      serves(record_.state)
-          ? co_await checkpoint_running(machine_, node_.desk, next_checkpoint(), deadline)
-          : co_await checkpoint_stopped(machine_, node_.desk, next_checkpoint(), quiesced_, deadline);
-  if (!record) co_return std::unexpected(record.error());
-  record->kept = true;
-  SandboxRecord next = record_;
-  next.last_snapshot = next.compared_with = record->number;
-  if (auto written = node_.journal.add_snapshot(*record, &next); !written) {
-    (void)co_await node_.host.noded.snapshot_remove(record_.id, record->number, Deadline::after(verb_limit));
-    co_return written;
-  }
-  record_ = std::move(next);
-  snapshots_.push_back(*record);
-  taken = *std::move(record);
-  note(LogLevel::info, "checkpoint taken", {{"number", std::to_string(taken.number)}});
-  co_return Result<void>();
-}
-
 // Its memory goes to the pool, and its VMM away. Whatever fails before the journal says so, it stays hot.
 Task<Result<void>> Sandbox::go_cold() {
   const Monotonic begun = system_clock().monotonic();
-  auto taken = co_await checkpoint_stopped(machine_, node_.desk, next_checkpoint(), quiesced_,
-                                           Deadline::after(checkpoint_limit));
+  auto taken =
+      co_await checkpoint_stopped(machine_, node_.desk, next_checkpoint({.cause = SnapshotCause::pause}),
+                                  quiesced_, Deadline::after(checkpoint_limit));
   if (!taken) co_return std::unexpected(taken.error());
   SandboxRecord next = record_;
   next.memory = MemoryPlace::checkpoint;
-  next.last_snapshot = taken->number;
   crash_point("cold-taken");
-  if (auto written = node_.journal.add_snapshot(*taken, &next); !written) {
-    (void)co_await node_.host.noded.snapshot_remove(record_.id, taken->number, Deadline::after(verb_limit));
-    co_return written;
-  }
-  record_ = std::move(next);
-  snapshots_.push_back(*taken);
+  SPACE_CO_CHECK(co_await keep_snapshot(*taken, std::move(next)));
   crash_point("cold-written");
   co_await drop_vmm();
   co_await drop_old_snapshots();
@@ -422,38 +355,8 @@ Task<void> Sandbox::drop_vmm() {
   co_await wait_before_retry();
 }
 
-// Those that served a pause before the last one, or any when its memory is no longer wanted.
-Task<void> Sandbox::drop_old_snapshots() {
-  const auto needed = [this](const SnapshotRecord& snapshot) {
-    return snapshot.kept ||
-           (record_.memory == MemoryPlace::checkpoint && snapshot.number == record_.last_snapshot);
-  };
-  for (std::size_t i = 0; i < snapshots_.size();) {
-    if (needed(snapshots_[i])) {
-      ++i;
-      continue;
-    }
-    const SnapshotId old{record_.id, snapshots_[i].number};
-    auto removed =
-        co_await node_.host.noded.snapshot_remove(old.sandbox, old.number, Deadline::after(verb_limit));
-    if (removed) removed = node_.journal.erase_snapshot(old);
-    if (!removed) {  // the next one to go takes it along
-      log::warn("old snapshot not removed", {{"sandbox", old.sandbox}, log::Field(removed.error())});
-      co_return;
-    }
-    snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-}
-
-// By itself
-// --------------------------------------------------------------------------------------------------
-
-// What a checkpoint that was interrupted by the end of an earlier daemon may have left.
-Task<void> Sandbox::drop_unfinished() {
-  const auto removed = co_await node_.host.noded.snapshot_remove(record_.id, record_.last_snapshot + 1,
-                                                                 Deadline::after(verb_limit));
-  maybe_unfinished_ = !removed;
-}
+// Found by a new daemon
+// --------------------------------------------------------------------------------------
 
 // After a restart of this daemon: the VM is brought to what was written down of it.
 Task<void> Sandbox::settle_adopted() {
@@ -480,85 +383,6 @@ Task<void> Sandbox::thaw_adopted() {
   const auto machine = machine_;
   while (!machine->dead() && machine == machine_ && !machine->channel()->session()) co_await changed_.wait();
   if (!machine->dead() && machine == machine_ && serves(record_.state)) co_await machine->thaw();
-}
-
-bool Sandbox::idle_due() const {
-  return serves(record_.state) && record_.policy.idle_pause_s &&
-         meter_->idle_for() >= std::chrono::seconds(*record_.policy.idle_pause_s);
-}
-
-bool Sandbox::cold_due() const {
-  const Millis keep = std::chrono::seconds(record_.policy.hot_keep_s.value_or(node_.hot_keep_s));
-  return rests(record_.state) && record_.memory == MemoryPlace::vmm &&
-         system_clock().monotonic() - paused_at_ >= keep;
-}
-
-bool Sandbox::wake_due() const {
-  if (!rests(record_.state) || !record_.idle || record_.memory == MemoryPlace::none || closing_) return false;
-  if (record_.wanted == Wanted::running) return true;  // kept for this restart
-  return record_.wake_at && *record_.wake_at <= system_clock().wall();
-}
-
-std::optional<Monotonic> Sandbox::next_due() const {
-  const Monotonic now = system_clock().monotonic();
-  std::optional<Monotonic> due;
-  if (closing_) return due;  // what was kept for the next start stays so
-  const auto at = [&](Monotonic moment) {
-    moment = std::max(moment, retry_at_);
-    if (!due || moment < *due) due = moment;
-  };
-  if (serves(record_.state) && record_.policy.idle_pause_s)
-    at(now + std::max(Millis(0),
-                      std::chrono::duration_cast<Millis>(std::chrono::seconds(*record_.policy.idle_pause_s)) -
-                          meter_->idle_for()));
-  if (rests(record_.state) && record_.memory == MemoryPlace::vmm)
-    at(paused_at_ + std::chrono::seconds(record_.policy.hot_keep_s.value_or(node_.hot_keep_s)));
-  if (rests(record_.state) && record_.idle && record_.wanted == Wanted::running) at(now);
-  if (rests(record_.state) && record_.idle && record_.wake_at)
-    at(now +
-       std::max(Millis(0), std::chrono::duration_cast<Millis>(*record_.wake_at - system_clock().wall())));
-  return due;
-}
-
-// Work that shows in its CPU only is seen between two samples: the first begins the wait, the second ends it.
-// A guest that does not answer them is no idle one.
-Task<Result<void>> Sandbox::pause_if_idle() {
-  const Monotonic now = system_clock().monotonic();
-  const bool looked =
-      idle_look_at_ && *idle_look_at_ > now - 2 * idle_look && *idle_look_at_ <= now - idle_look;
-  const bool sampled = co_await meter_->sample_now(Deadline::after(sample_limit));
-  if (!sampled || !looked) {
-    if (!looked) idle_look_at_ = system_clock().monotonic();
-    retry_at_ = system_clock().monotonic() + idle_look;
-    co_return Result<void>();
-  }
-  idle_look_at_.reset();
-  if (!idle_due() || order_ || being_deleted()) co_return Result<void>();
-  co_return co_await do_pause(true);
-}
-
-Task<void> Sandbox::do_due() {
-  const auto due = next_due();
-  if (!due) {
-    co_await changed_.wait();
-    co_return;
-  }
-  if (system_clock().monotonic() < *due) {
-    co_await changed_.wait(Deadline::at(*due));
-    co_return;
-  }
-  Result<void> done;
-  if (wake_due()) {
-    done = co_await do_resume({});
-  } else if (cold_due()) {
-    done = co_await go_cold();
-  } else if (idle_due()) {
-    done = co_await pause_if_idle();
-  }
-  if (!done) {
-    retry_at_ = system_clock().monotonic() + retry_after;
-    log::warn("what was due failed", {{"sandbox", record_.id}, log::Field(done.error())});
-  }
 }
 
 }  // namespace space
