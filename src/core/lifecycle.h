@@ -208,6 +208,10 @@ constexpr bool recovers(State state) {
 constexpr bool is_failed(State state) {
   return state == State::failed;
 }
+// Failed, and what it could be recovered from stays: its disk, its snapshots. The others hold nothing.
+constexpr bool keeps_disk(State state, MemoryPlace memory) {
+  return is_failed(state) && memory == MemoryPlace::none;
+}
 constexpr bool is_end(State state) {
   return state == State::deleted;
 }

@@ -21,7 +21,7 @@ bool keeps_itself(const Recorded& recorded, const Holdings& held) {
 }
 
 std::optional<Verdict> judge_failed(const Recorded& recorded, const Holdings& held) {
-  if (!recorded.disk_kept && held.any()) return Verdict{Remedy::remove_leftovers, {}};
+  if (!keeps_disk(recorded.state, recorded.memory) && held.any()) return Verdict{Remedy::remove_leftovers, {}};
   if (held.vmm || held.slot || held.vmm_exit) return Verdict{Remedy::release_vmm, {}};
   return std::nullopt;
 }

@@ -20,7 +20,6 @@ struct Recorded {
   Wanted wanted = Wanted::running;
   MemoryPlace memory = MemoryPlace::vmm;
   RecoveryPolicy recovery = RecoveryPolicy::disk;
-  bool disk_kept = false;  // failed, and what it could be recovered from is there
 };
 
 // What the kernel holds of one sandbox.

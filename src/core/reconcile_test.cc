@@ -54,7 +54,8 @@ std::optional<Remedy> expected(const Recorded& recorded, const Holdings& held) {
     case State::suspending:
       return adopt_or_fail;
     case State::failed:
-      if (recorded.disk_kept) return beside_disk ? std::optional(Remedy::release_vmm) : std::nullopt;
+      if (recorded.memory == MemoryPlace::none)
+        return beside_disk ? std::optional(Remedy::release_vmm) : std::nullopt;
       return held.any() ? std::optional(Remedy::remove_leftovers) : std::nullopt;
     default:
       return std::nullopt;
@@ -68,9 +69,7 @@ std::vector<Recorded> all_recorded() {
   for (const State state : all_states)
     for (const Wanted wanted : all_wanted)
       for (const MemoryPlace memory : all_places)
-        for (const RecoveryPolicy policy : all_policies)
-          for (const bool disk_kept : {false, true})
-            result.push_back({state, wanted, memory, policy, disk_kept});
+        for (const RecoveryPolicy policy : all_policies) result.push_back({state, wanted, memory, policy});
   return result;
 }
 
@@ -80,9 +79,8 @@ TEST(Reconcile, EveryCombination) {
     for (const Holdings& held : all_holdings()) {
       SCOPED_TRACE(testing::Message()
                    << to_string(recorded.state) << " wanted " << to_string(recorded.wanted) << " memory "
-                   << to_string(recorded.memory) << " recovery " << to_string(recorded.recovery) << " kept "
-                   << recorded.disk_kept << " disk " << held.disk << " slot " << held.slot << " vmm "
-                   << held.vmm << " exit " << held.vmm_exit);
+                   << to_string(recorded.memory) << " recovery " << to_string(recorded.recovery) << " disk "
+                   << held.disk << " slot " << held.slot << " vmm " << held.vmm << " exit " << held.vmm_exit);
       const bool is_deleted = recorded.wanted == Wanted::deleted || recorded.state == State::deleted;
       EXPECT_EQ(remedy(recorded, held), is_deleted ? Remedy::finish_deletion : expected(recorded, held));
     }

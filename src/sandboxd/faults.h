@@ -2,6 +2,7 @@
 // None is on unless asked for on the command line; each spoils one thing and says so in the log.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "base/result.h"
@@ -19,14 +20,19 @@ enum class Fault : unsigned char {
   fail_device_state,    // QEMU does not give its devices' state
   fail_snapshot_begin,  // space-noded refuses
   fail_snapshot_finish,
+  fast_schedule,  // a second of a snapshot schedule lasts 10 ms
 };
 
 // invalid_argument: no such fault. "crash-at=POINT" ends the process, as kill -9 would, at
-// crash_point(POINT).
+// crash_point(POINT). "fail-restore-of=N": no recovery gets snapshot N of a sandbox to run; may be given more
+// than once.
 Result<void> switch_on_fault(std::string_view name);
 bool is_on(Fault fault);
 // An error of that name when the fault is on.
 Result<void> fail_if(Fault fault, Code code);
+
+// An error when "fail-restore-of=`number`" is on.
+Result<void> fail_restore_of(std::uint64_t number);
 
 // Points between two steps of an operation, where a crash must lose nothing.
 void crash_point(std::string_view name);

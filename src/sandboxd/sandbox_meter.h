@@ -53,6 +53,10 @@ class SandboxMeter : public std::enable_shared_from_this<SandboxMeter> {
   Task<bool> refresh(Deadline deadline);
   // Asks the guest for its activity now, however fresh the last answer is. False: it did not answer.
   Task<bool> sample_now(Deadline deadline);
+  // Of the guest's user programs since its boot, as it said last.
+  std::optional<std::uint64_t> cpu_used_us() const {
+    return latest_ ? std::optional(latest_->activity.cpu_used_us) : std::nullopt;
+  }
   // As in api/node-rpc.md: what the guest said last if it ever did, the VMM's cost, `activity`.
   JsonObject stats() const;
   JsonObject activity() const;

@@ -45,6 +45,7 @@ class Turnstile {
     co_return Place(this);
   }
 
+  bool busy() const { return free_ == 0; }
   std::size_t waiting() const { return waiting_.size(); }
 
  private:
