@@ -41,10 +41,26 @@ StartPlan plan_boot(const StartSpec& spec) {
   };
 }
 
-StartPlan plan_restored_start(const StartSpec& spec, const SnapshotId& from) {
-  StartPlan plan = plan_resume(spec, from);
+namespace {
+
+StartPlan plan_disk_start(const StartSpec& spec, const SnapshotId& from) {
+  StartPlan plan = plan_boot(spec);
+  plan.insert(plan.begin(), {effect::RestoreDisk{from.sandbox, from.number}, Undo::remove_disk, verb_limit});
+  std::erase_if(plan, [](const Step& step) {
+    return std::holds_alternative<effect::SetIdentity>(step.effect) ||
+           std::holds_alternative<effect::InitGuest>(step.effect);
+  });
+  plan.push_back({effect::WakeGuest{}, Undo::none, wake_limit});
+  return plan;
+}
+
+}  // namespace
+
+StartPlan plan_start_from(const StartSpec& spec, const StartSource& source) {
+  if (source.kind == SnapshotKind::disk) return plan_disk_start(spec, source.snapshot);
+  StartPlan plan = plan_resume(spec, source.snapshot);
   plan.front().undo = Undo::remove_disk;
-  // A template is captured with nobody connected.
+  if (source.host_connected) return plan;
   for (Step& step : plan)
     if (auto* attach = std::get_if<effect::AttachChannel>(&step.effect)) *attach = {};
   return plan;

@@ -41,7 +41,8 @@ TEST(StartPlan, WhatTheVmmNeedsComesBeforeIt) {
 }
 
 std::vector<StartPlan> every_plan() {
-  return {plan_cold_start({}), plan_restored_start({}, {"i", 1}), plan_resume({}, {"i", 1}), plan_boot({})};
+  return {plan_cold_start({}), plan_start_from({}, {{"i", 1}}),
+          plan_start_from({}, {{"i", 1}, SnapshotKind::disk}), plan_resume({}, {"i", 1}), plan_boot({})};
 }
 
 TEST(StartPlan, EveryStepIsBounded) {
@@ -62,7 +63,8 @@ TEST(StartPlan, OnlyAFirstStartThatFailsTakesTheDiskAlong) {
     return std::ranges::any_of(plan, [](const Step& step) { return step.undo == Undo::remove_disk; });
   };
   EXPECT_TRUE(removes_disk(plan_cold_start({})));
-  EXPECT_TRUE(removes_disk(plan_restored_start({}, {"i", 1})));
+  EXPECT_TRUE(removes_disk(plan_start_from({}, {{"i", 1}})));
+  EXPECT_TRUE(removes_disk(plan_start_from({}, {{"i", 1}, SnapshotKind::disk})));
   EXPECT_FALSE(removes_disk(plan_resume({}, {"i", 1})));
   EXPECT_FALSE(removes_disk(plan_boot({})));
   EXPECT_FALSE(contains(undo_vmm(), Undo::remove_disk));
@@ -79,6 +81,30 @@ TEST(StartPlan, ARestoredGuestIsToldAllInOneBeforeAnythingElse) {
   EXPECT_LT(position(plan, "load state"), position(plan, "continue"));
   EXPECT_LT(position(plan, "continue"), position(plan, "attach channel"));
   EXPECT_EQ(position(plan, "wake guest"), plan.size() - 1);
+}
+
+Millis disconnected(const StartPlan& plan) {
+  return std::get<effect::AttachChannel>(plan[position(plan, "attach channel")].effect).disconnected;
+}
+
+TEST(StartPlan, OnlyAGuestThatHadAHostIsLeftAloneUntilItSeesThatItIsGone) {
+  const Millis template_s = disconnected(plan_start_from({}, {{"i", 1}}));
+  const Millis forked = disconnected(plan_start_from({}, {{"i", 1}, SnapshotKind::full, true}));
+  EXPECT_LT(template_s, forked);
+  EXPECT_EQ(forked, disconnected(plan_resume({}, {"i", 1})));
+}
+
+TEST(StartPlan, ASnapshotOfTheDiskBootsAndIsToldAllInOne) {
+  const StartPlan plan = plan_start_from({}, {{"source", 7}, SnapshotKind::disk, true});
+  EXPECT_EQ(std::get<effect::RestoreDisk>(plan.front().effect).number, 7u);
+  EXPECT_FALSE(std::get<effect::LaunchVmm>(plan[position(plan, "launch VMM")].effect).restore);
+  EXPECT_EQ(position(plan, "wake guest"), plan.size() - 1);
+  const auto has = [&](std::string_view name) {
+    return std::ranges::any_of(plan, [&](const Step& step) { return name_of(step.effect) == name; });
+  };
+  EXPECT_FALSE(has("load state"));
+  EXPECT_FALSE(has("set identity"));
+  EXPECT_TRUE(has("attach channel"));
 }
 
 TEST(Shape, BoundsAreInclusive) {

@@ -64,9 +64,19 @@ Manager::Manager(Machine::Host host, Journal& journal, EventLog& events, Sandbox
       starts_(host_.executor, starts_at_once()),
       templates_(templates),
       checkpoints_({host_, journal_, templates_, desk_, starts_}),
-      pool_({host_, checkpoints_, starts_, [this](const Shape& shape) { return admit_memory_of(shape); },
+      pool_({host_, starts_,
+             [this](VmKind kind, MachineAccelerator accelerator) {
+               return source_of(std::move(kind), accelerator);
+             },
+             [this](const VmKind& kind) { return checkpoints_.find(kind).has_value(); },
+             [this](const Shape& shape) { return admit_memory_of(shape); },
              [this] { return closing_ || starts_.waiting() > 0; }},
             pool) {}
+
+Task<Result<VmSource>> Manager::source_of(VmKind kind, MachineAccelerator accelerator) {
+  SPACE_CO_TRY(const SnapshotId checkpoint, co_await checkpoints_.ensure(std::move(kind), accelerator));
+  co_return VmSource{{checkpoint}};
+}
 
 std::shared_ptr<Sandbox> Manager::add(SandboxRecord record) {
   Sandbox::Node node{host_,
@@ -238,7 +248,7 @@ Task<Result<std::shared_ptr<Sandbox>>> Manager::create(CreateRequest request,
     if (sandboxes_.contains(request.id))
       co_return fail(Code::conflict, "sandbox {} is being created by another request", request.id);
   }
-  const VmKind kind{request.template_digest, request.shape};
+  const VmKind kind{request.template_digest, request.shape, std::nullopt};
   auto parked = co_await pool_.claim(request.id, kind);  // no longer counted as the pool's
   auto admitted = co_await make_room(request, accelerator);
   if (admitted && sandboxes_.contains(request.id))

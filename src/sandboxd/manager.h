@@ -10,6 +10,7 @@
 
 #include "sandboxd/ksm.h"
 #include "sandboxd/sandbox.h"
+#include "sandboxd/template_checkpoints.h"
 #include "sandboxd/warm_pool.h"
 
 namespace space {
@@ -70,6 +71,7 @@ class Manager {
   Result<void> admit_memory_of(const Shape& shape) const;
   Result<void> admit_again(const SandboxRecord& record) const;
   Task<Result<void>> make_room(const CreateRequest& request, MachineAccelerator accelerator);
+  Task<Result<VmSource>> source_of(VmKind kind, MachineAccelerator accelerator);
   std::int64_t committed_mib() const;
   std::set<SnapshotId> sources() const;
   void remove_unknown_snapshots(const KernelHoldings& kernel, const std::vector<SnapshotRecord>& recorded);

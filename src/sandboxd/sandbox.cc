@@ -167,7 +167,7 @@ Task<void> Sandbox::do_start(GuestInit init, std::optional<SnapshotId> from) {
   const auto turn = co_await node_.starts.enter(Deadline::after(start_turn_limit));
   PlanOutcome outcome;
   if (turn)
-    outcome = co_await run_plan(from ? plan_restored_start(spec, *from) : plan_cold_start(spec), *machine_);
+    outcome = co_await run_plan(from ? plan_start_from(spec, {*from}) : plan_cold_start(spec), *machine_);
   else
     outcome.started = fail(Code::exhausted, "too many sandboxes are being started: {}", turn.error().message);
   if (outcome.started) {
@@ -256,8 +256,12 @@ Task<void> Sandbox::do_mark_failed(std::string cause) {
 }
 
 Task<void> Sandbox::bury() {
-  meter_->close();
   std::string cause = co_await machine_->cause_of_death();
+  if (record_.recovery != RecoveryPolicy::none) {
+    begin_recovery(std::move(cause));
+    co_return;
+  }
+  meter_->close();
   note(LogLevel::error, "sandbox died", {{"reason", cause}});
   leftovers_ = true;
   // A journal that cannot be written does not bring the VMM back; the next start finds out again.

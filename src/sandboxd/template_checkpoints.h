@@ -11,20 +11,9 @@
 
 #include "sandboxd/checkpoint.h"
 #include "sandboxd/templates.h"
+#include "sandboxd/vm_source.h"
 
 namespace space {
-
-// Sandboxes of one are alike until they are told their names.
-struct VmKind {
-  std::string template_digest;
-  Shape shape;
-  bool operator<(const VmKind& other) const {
-    const auto key = [](const VmKind& k) {
-      return std::tie(k.template_digest, k.shape.vcpus, k.shape.memory_mib, k.shape.disk_mib);
-    };
-    return key(*this) < key(other);
-  }
-};
 
 class TemplateCheckpoints {
  public:

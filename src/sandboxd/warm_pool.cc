@@ -66,7 +66,7 @@ Result<void> WarmPool::set_target(const std::string& template_digest, std::optio
   if (target && (*target < 0 || *target > pool_limits::target_max))
     return fail(Code::invalid_argument, "a pool's target is 0 to {}", pool_limits::target_max);
   for (auto& [key, kind] : kinds_) {
-    if (key.template_digest != template_digest || !kind.offered) continue;
+    if (key.template_digest != template_digest || key.snapshot || !kind.offered) continue;
     kind.target = target;
     changed_.notify_all();
     return {};
@@ -121,7 +121,9 @@ Task<void> WarmPool::run(MachineAccelerator accelerator) {
     }
     const VmKind key = *next;
     ++kinds_[key].filling;
+    filling_from_ = key.snapshot;
     auto parked = co_await fill(key, accelerator);
+    filling_from_.reset();
     Kind& kind = kinds_[key];
     --kind.filling;
     if (parked && closed_) {
@@ -175,18 +177,20 @@ Task<void> WarmPool::trim() {
 }
 
 Task<Result<WarmPool::Parked>> WarmPool::fill(VmKind kind, MachineAccelerator accelerator) {
-  SPACE_CO_TRY(const SnapshotId source, co_await parts_.checkpoints.ensure(kind, accelerator));
+  SPACE_CO_TRY(const VmSource source, co_await parts_.source(kind, accelerator));
   SPACE_CO_TRY(const auto turn, co_await parts_.starts.enter(Deadline::after(turn_limit)));
-  Parked parked{new_sandbox_id(), nullptr, source, std::nullopt};
+  Parked parked{new_sandbox_id(), nullptr, source.start.snapshot, std::nullopt};
   const auto epoch = std::make_shared<std::uint64_t>(0);
   parked.machine =
       std::make_shared<Machine>(parts_.host, parked.id,
                                 ChannelLink::Hooks{[epoch] { return Result<std::uint64_t>(++*epoch); },
                                                    [this] { changed_.notify_all(); }});
-  parked.machine->set_wake({.identity = parked.id, .generation = 1, .hooks = true});
+  const bool of_snapshot = kind.snapshot.has_value();
+  parked.machine->set_wake(
+      {.identity = parked.id, .generation = source.generation, .hooks = !of_snapshot, .thaw = !of_snapshot});
   PlanOutcome outcome = co_await run_plan(
-      plan_restored_start({kind.template_digest, kind.shape, accelerator}, source), *parked.machine);
-  const auto done = outcome.started ? co_await ready(parked.machine) : outcome.started;
+      plan_start_from({kind.template_digest, kind.shape, accelerator}, source.start), *parked.machine);
+  const auto done = outcome.started ? co_await ready(parked.machine, of_snapshot) : outcome.started;
   if (done) co_return parked;
   const Error reason = done.error();
   if (outcome.started || !outcome.unwound) co_await end(std::move(parked));
@@ -194,9 +198,9 @@ Task<Result<WarmPool::Parked>> WarmPool::fill(VmKind kind, MachineAccelerator ac
 }
 
 // Runs the very command that clients send first; then nothing runs any more.
-Task<Result<void>> WarmPool::ready(std::shared_ptr<Machine> machine) {
+Task<Result<void>> WarmPool::ready(std::shared_ptr<Machine> machine, bool of_snapshot) {
   const Deadline deadline = Deadline::after(ready_limit);
-  SPACE_CO_CHECK(co_await machine->warm(false, deadline));
+  if (!of_snapshot) SPACE_CO_CHECK(co_await machine->warm(false, deadline));
   if (!co_await machine->quiesce(false))
     co_return fail(Code::unavailable, "the guest did not freeze its programs");
   co_return co_await machine->stop_vcpus(deadline);
@@ -228,9 +232,19 @@ Task<void> WarmPool::end(Parked parked) {
 }
 
 Task<void> WarmPool::drain(std::string template_digest) {
+  return drain_kinds([digest = std::move(template_digest)](const VmKind& kind) {
+    return kind.template_digest == digest && !kind.snapshot;
+  });
+}
+
+Task<void> WarmPool::drain_snapshot(SnapshotId snapshot) {
+  return drain_kinds([wanted = std::move(snapshot)](const VmKind& kind) { return kind.snapshot == wanted; });
+}
+
+Task<void> WarmPool::drain_kinds(std::function<bool(const VmKind&)> which) {
   std::list<Parked> ending;
   for (auto& [key, kind] : kinds_) {
-    if (key.template_digest != template_digest) continue;
+    if (!which(key)) continue;
     kind.offered = false;
     kind.target.reset();
     kind.demand = {};
@@ -275,17 +289,21 @@ std::int64_t WarmPool::total() const {
 JsonArray WarmPool::list() const {
   JsonArray pools;
   const Monotonic now = system_clock().monotonic();
-  for (const auto& [key, kind] : kinds_)
-    pools.push_back(JsonObject{{"template", key.template_digest},
-                               {"vcpus", key.shape.vcpus},
-                               {"memory_mib", key.shape.memory_mib},
-                               {"disk_mib", key.shape.disk_mib},
-                               {"target", wanted(state_of(key, kind, now), options())},
-                               {"parked", kind.parked.size()},
-                               {"filling", kind.filling},
-                               {"hits", kind.hits},
-                               {"misses", kind.misses},
-                               {"checkpoint", parts_.checkpoints.find(key).has_value()}});
+  for (const auto& [key, kind] : kinds_) {
+    JsonObject pool{{"template", key.template_digest},
+                    {"vcpus", key.shape.vcpus},
+                    {"memory_mib", key.shape.memory_mib},
+                    {"disk_mib", key.shape.disk_mib},
+                    {"target", wanted(state_of(key, kind, now), options())},
+                    {"parked", kind.parked.size()},
+                    {"filling", kind.filling},
+                    {"hits", kind.hits},
+                    {"misses", kind.misses},
+                    {"checkpoint", parts_.has_source(key)}};
+    if (key.snapshot)
+      pool["from"] = JsonObject{{"sandbox", key.snapshot->sandbox}, {"number", key.snapshot->number}};
+    pools.push_back(std::move(pool));
+  }
   return pools;
 }
 
@@ -298,6 +316,7 @@ std::int64_t WarmPool::committed_mib() const {
 
 std::set<SnapshotId> WarmPool::sources() const {
   std::set<SnapshotId> sources;
+  if (filling_from_) sources.insert(*filling_from_);
   for (const auto& [key, kind] : kinds_)
     for (const Parked& parked : kind.parked) sources.insert(parked.source);
   return sources;

@@ -1,6 +1,9 @@
 // WarmPool: VMs that were restored, told who they are, used once and stopped, waiting to become somebody's
 // sandbox. A create binds one in milliseconds.
 //
+// Those of a template's checkpoint have been used once. Those of a published snapshot hold somebody's
+// programs: nothing of them runs before the VM is bound.
+//
 // They are in this process's memory only: after its end the next one finds orphans and removes them.
 #pragma once
 
@@ -13,7 +16,8 @@
 
 #include "base/json.h"
 #include "core/pool_policy.h"
-#include "sandboxd/template_checkpoints.h"
+#include "sandboxd/turnstile.h"
+#include "sandboxd/vm_source.h"
 
 namespace space {
 
@@ -23,8 +27,10 @@ class WarmPool {
   // All outlive it.
   struct Parts {
     Machine::Host host;
-    TemplateCheckpoints& checkpoints;
     Turnstile& starts;
+    // Made where it can be, which takes as long as a boot. An error: nothing is parked of it now.
+    std::function<Task<Result<VmSource>>(VmKind, MachineAccelerator)> source;
+    std::function<bool(const VmKind&)> has_source;    // without making it
     std::function<Result<void>(const Shape&)> admit;  // is there memory for one more?
     std::function<bool()> busy;                       // live sandboxes need the machine now
   };
@@ -45,13 +51,14 @@ class WarmPool {
   Result<void> set_target(const std::string& template_digest, std::optional<std::int64_t> target);
   // Ends all of a template (nothing more is parked of it), or one to make room. False: there was none.
   Task<void> drain(std::string template_digest);
+  Task<void> drain_snapshot(SnapshotId snapshot);
   Task<bool> evict_one();
   // Ends all, and returns when that is done or takes too long; nothing is parked any more.
   Task<void> close();
 
   JsonArray list() const;
   std::int64_t committed_mib() const;
-  std::set<SnapshotId> sources() const;  // that parked VMs read from
+  std::set<SnapshotId> sources() const;  // that parked VMs read from, or one is being made from
 
  private:
   struct Parked {
@@ -82,7 +89,8 @@ class WarmPool {
   std::optional<VmKind> next_to_fill() const;
   void forget_unused();
   Task<Result<Parked>> fill(VmKind kind, MachineAccelerator accelerator);
-  Task<Result<void>> ready(std::shared_ptr<Machine> machine);
+  Task<Result<void>> ready(std::shared_ptr<Machine> machine, bool of_snapshot);
+  Task<void> drain_kinds(std::function<bool(const VmKind&)> which);
   Task<void> end(Parked parked);
   Task<void> end_all(std::list<Parked> ending);
   Task<void> trim();
@@ -90,7 +98,8 @@ class WarmPool {
   Parts parts_;
   Options options_;
   std::map<VmKind, Kind> kinds_;
-  std::set<std::string> ending_;  // ids of those being removed
+  std::set<std::string> ending_;            // ids of those being removed
+  std::optional<SnapshotId> filling_from_;  // somebody's snapshot
   bool closed_ = false;
   Event changed_;
 };
