@@ -16,6 +16,18 @@ namespace {
 constexpr std::int64_t changes_max = 10'000;
 constexpr std::int64_t time_ms_max = 600'000;
 constexpr const char* mount_parent = "/run/space";
+constexpr std::size_t serial_bytes_max = 64;
+
+// "/dev/vdb" of the virtio disk with this serial.
+Result<std::string> device_of(std::string_view serial) {
+  for (char letter = 'b'; letter <= 'z'; ++letter) {
+    const auto text = read_file(fmt::format("/sys/block/vd{}/serial", letter), serial_bytes_max);
+    if (text && std::string_view(*text).substr(0, serial.size()) == serial &&
+        text->size() <= serial.size() + 1)
+      return fmt::format("/dev/vd{}", letter);
+  }
+  return fail(Code::not_found, "this machine has no {} disk", serial);
+}
 
 class MountedDisk {
  public:
@@ -27,11 +39,12 @@ class MountedDisk {
     if (!point_.empty()) ::umount2(point_.c_str(), MNT_DETACH);
   }
 
-  Result<void> mount(const char* device, const std::string& point) {
+  Result<void> mount(std::string_view serial, const std::string& point) {
+    SPACE_TRY(const std::string device, device_of(serial));
     if (::mkdir(point.c_str(), 0700) != 0 && errno != EEXIST)
       return fail_errno(errno, fmt::format("make {}", point));
     constexpr unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
-    if (::mount(device, point.c_str(), "ext4", flags, "noload,errors=continue") != 0)
+    if (::mount(device.c_str(), point.c_str(), "ext4", flags, "noload,errors=continue") != 0)
       return fail_errno(errno, fmt::format("mount {}", device));
     point_ = point;
     SPACE_TRY(folder_, open_fd(point, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -63,8 +76,8 @@ Result<TreeDiffLimits> parse_diff(const JsonObject& message) {
 Result<TreeDiff> diff_disks(const TreeDiffLimits& limits) {
   ::mkdir(mount_parent, 0755);
   MountedDisk from, to;
-  SPACE_CHECK(from.mount("/dev/vdb", fmt::format("{}/from", mount_parent)));
-  SPACE_CHECK(to.mount("/dev/vdc", fmt::format("{}/to", mount_parent)));
+  SPACE_CHECK(from.mount("second", fmt::format("{}/from", mount_parent)));
+  SPACE_CHECK(to.mount("third", fmt::format("{}/to", mount_parent)));
   return diff_trees(from.folder(), to.folder(), limits);
 }
 

@@ -78,6 +78,10 @@ Result<std::unique_ptr<BareVm>> BareVm::make(Shape shape) {
   SPACE_TRY(vm->qmp_, listen_at(vm->folder_ + "/qmp.sock"));
   SPACE_TRY(vm->channel_, listen_at(vm->folder_ + "/channel.sock"));
   SPACE_TRY(vm->disk_, open_fd(vm->folder_ + "/disk.raw", O_RDWR | O_CREAT, 0600));
+  if (!shape.second_disk.empty()) {
+    SPACE_TRY(vm->second_disk_, open_fd(shape.second_disk, O_RDONLY));
+    SPACE_TRY(vm->third_disk_, open_fd(shape.third_disk, O_RDONLY));
+  }
   SPACE_TRY(vm->tsc_khz_, vmm::host_tsc_khz());
   return vm;
 }
@@ -146,8 +150,9 @@ void BareVm::become_qemu() {
   }
   // Unlike the product's: a test that dies leaves nothing. A change of the user would take it back.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  for (const Fd* fd : {&qmp_, &channel_, &disk_, &memory_, &kernel_, &initramfs_})
-    ::fcntl(fd->get(), F_SETFD, 0);
+  for (const Fd* fd :
+       {&qmp_, &channel_, &disk_, &second_disk_, &third_disk_, &memory_, &kernel_, &initramfs_})
+    if (*fd) ::fcntl(fd->get(), F_SETFD, 0);
 
   vmm::MachineSpec spec;
   spec.vcpus = shape_.vcpus;
@@ -156,6 +161,10 @@ void BareVm::become_qemu() {
   spec.incoming = incoming_;
   spec.zero_free_pages = shape_.zero_free_pages && !incoming_;
   spec.fds = {.qmp = qmp_.get(), .channel = channel_.get(), .tap = tap, .disk = disk_.get()};
+  if (second_disk_) {
+    spec.fds.second_disk = second_disk_.get();
+    spec.fds.third_disk = third_disk_.get();
+  }
   const auto opened = [](const Fd& fd) { return fmt::format("/proc/self/fd/{}", fd.get()); };
   spec.files = {opened(memory_), opened(kernel_), opened(initramfs_)};
   std::vector<std::string> words = vmm::command_line(spec);

@@ -17,7 +17,8 @@ class BareVm {
   struct Shape {
     std::uint32_t vcpus = 1;
     std::uint32_t memory_mib = 512;
-    bool zero_free_pages = false;  // of a boot
+    bool zero_free_pages = false;         // of a boot
+    std::string second_disk, third_disk;  // paths of images, attached read only; both or neither
   };
 
   // Copies the disk of `template_folder` (manifest.json, disk.raw, vmlinuz, initramfs.img) into a folder of
@@ -55,7 +56,7 @@ class BareVm {
   Shape shape_;
   std::uint32_t tsc_khz_ = 0;
   bool incoming_ = false;
-  Fd qmp_, channel_, disk_, memory_, kernel_, initramfs_;
+  Fd qmp_, channel_, disk_, second_disk_, third_disk_, memory_, kernel_, initramfs_;
   pid_t pid_ = -1;
   int status_ = -1;
   std::uint64_t epoch_ = 0;
