@@ -29,7 +29,15 @@ int command_info(const CommonOptions& common, const std::string& sandbox);
 int command_kill(const CommonOptions& common, const std::vector<std::string>& sandboxes);
 
 int command_move(const CommonOptions& common, const MoveOptions& options);
-int command_checkpoint(const CommonOptions& common, const CheckpointOptions& options);
+int command_fork(const CommonOptions& common, const ForkOptions& options);
+int command_snapshot(const CommonOptions& common, const SnapshotOptions& options);
+int command_snapshot_list(const CommonOptions& common, const std::string& sandbox);
+int command_snapshot_change(const CommonOptions& common, const SnapshotChange& options);
+int command_rollback(const CommonOptions& common, const RollbackOptions& options);
+int command_schedule(const CommonOptions& common, const ScheduleOptions& options);
+int command_recovery(const CommonOptions& common, const RecoveryOptions& options);
+int command_history(const CommonOptions& common, const std::string& sandbox);
+int command_diff(const CommonOptions& common, const DiffOptions& options);
 int command_pool_list(const CommonOptions& common);
 int command_pool_set(const CommonOptions& common, const PoolOptions& options);
 

@@ -152,6 +152,10 @@ void add_argument(Completion& found, const Position& at, const std::string& type
   }
   if (name == "shell")
     for (const char* shell : {"bash", "zsh", "fish"}) add(found, typed, shell, "");
+  if (name == "policy")
+    for (const char* policy : {"disk", "checkpoint", "none"}) add(found, typed, policy, "");
+  if (name == "word")
+    for (const char* word : {"default", "off"}) add(found, typed, word, "");
 }
 
 void print_candidate(const std::string& text, const std::string& help) {
@@ -182,6 +186,7 @@ Completion complete(const CLI::App& app, const std::vector<std::string>& words) 
              !subcommands.empty() && at.arguments == 0) {
     for (const CLI::App* command : subcommands)
       add(found, typed, command->get_name(), command->get_description());
+    add_argument(found, at, typed);  // of those that do something without one, too
   } else {
     add_argument(found, at, typed);
   }

@@ -79,6 +79,10 @@ Task<bool> FakeSandbox::reply(Connection connection, int status, Json body) {
 
 Task<bool> FakeSandbox::answer_api(Connection connection, http::RequestHead head) {
   const auto body = co_await http::read_all(connection->body(), 1024 * 1024);
+  const std::string call = head.method + " " + head.target;
+  asked.push_back(call + (body && !body->empty() ? " " + *body : ""));
+  if (const auto found = answers.find(call); found != answers.end())
+    co_return co_await reply(connection, found->second.first, found->second.second);
   if (gone) co_return co_await reply(connection, 404, JsonObject{{"message", "it was killed"}});
   if (head.method == "GET" && head.path().starts_with("/sandboxes/"))
     co_return co_await reply(connection, 200,

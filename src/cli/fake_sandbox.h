@@ -42,6 +42,9 @@ class FakeSandbox {
   bool gone = false;                          // the API does not know the sandbox
   bool paused = false;                        // until it is connected to
   JsonObject connected_with;                  // the last connect
+  // What the API says to "POST /v1/…" instead, with a status; and everything it was asked, bodies included.
+  std::map<std::string, std::pair<int, Json>> answers;
+  std::vector<std::string> asked;
 
   // The one program: what its streams get, and what came in.
   std::string input;

@@ -1,4 +1,4 @@
-// space pause, resume, stop, start, checkpoint, pool: their flags and help.
+// space pause, resume, stop, start, pool: their flags and help.
 #include "cli/commands.h"
 #include "cli/program.h"
 
@@ -51,16 +51,6 @@ void add_start(Program& program) {
   command->footer("Examples:\n  space start ID\n  space start ID --life 86400");
 }
 
-void add_checkpoint(Program& program) {
-  CLI::App* command = program.app.add_subcommand(
-      "checkpoint", "Keep memory and disk of a running sandbox as of now; it runs on");
-  const auto options = std::make_shared<CheckpointOptions>();
-  add_sandbox_id(command, options->sandbox);
-  command->add_flag("-l,--list", options->list, "Make none, list those there are");
-  command->footer("Examples:\n  space checkpoint ID\n  space checkpoint ID --list");
-  program.on_call(command, options, command_checkpoint);
-}
-
 void add_pool(Program& program) {
   CLI::App* pool =
       program.app.add_subcommand("pool", "Virtual machines kept ready, so that 'create' is instant");
@@ -95,7 +85,6 @@ void add_moves(Program& program) {
   add_resume(program);
   add_stop(program);
   add_start(program);
-  add_checkpoint(program);
   add_pool(program);
 }
 

@@ -1,8 +1,8 @@
-// space pause, resume, stop, start, checkpoint, pool.
+// space pause, resume, stop, start, pool.
 #include "cli/api_client.h"
 #include "cli/commands.h"
+#include "cli/fields.h"
 #include "cli/output.h"
-#include "cli/progress.h"
 #include "cli/sandbox_lookup.h"
 #include "cli/waiting.h"
 
@@ -55,48 +55,6 @@ Task<Result<Moved>> move(const ApiClient& api, const MoveOptions& options, std::
   co_return Moved{id, answer->status != 200};
 }
 
-Task<Result<Answer>> checkpoint(const ApiClient& api, std::string wanted, bool list) {
-  SPACE_CO_TRY(const std::string id, co_await resolve_sandbox(api, std::move(wanted)));
-  auto answer =
-      co_await with_word(api.call(list ? "GET" : "POST", "/v1/sandboxes/" + id + "/snapshots", std::nullopt),
-                         "checkpointing " + id);
-  if (!answer) co_return std::unexpected(co_await explain_missing(api, id, std::move(answer).error()));
-  if (!answer->body.is_object()) co_return fail(Code::internal, "the API sent no snapshot");
-  co_return answer;
-}
-
-std::int64_t number_at(const JsonObject& object, std::string_view key) {
-  const auto value = int_member(object, key, 0, INT64_MAX);
-  return value ? value->value_or(0) : 0;
-}
-
-std::string text_at(const JsonObject& object, std::string_view key) {
-  const auto value = text_member(object, key);
-  return value ? value->value_or("-") : "-";
-}
-
-std::string bytes_at(const JsonObject& object, std::string_view key) {
-  return byte_text(static_cast<std::uint64_t>(number_at(object, key)));
-}
-
-std::vector<JsonObject> objects_in(const Json& body, std::string_view key) {
-  std::vector<JsonObject> objects;
-  if (!body.is_object()) return objects;
-  if (const auto given = array_member(body.get_object(), key); given && *given)
-    for (const Json& item : **given)
-      if (item.is_object()) objects.push_back(item.get_object());
-  return objects;
-}
-
-void print_snapshots(const Json& body) {
-  std::vector<Row> rows;
-  for (const JsonObject& one : objects_in(body, "snapshots"))
-    rows.push_back({std::to_string(number_at(one, "number")), age(text_at(one, "createdAt")),
-                    bytes_at(one, "memoryBytes"), bytes_at(one, "writtenBytes"),
-                    fmt::format("{:.1f} ms", static_cast<double>(number_at(one, "stopWindowUs")) / 1000)});
-  print_table({"NUMBER", "AGE", "MEMORY", "WRITTEN", "STOOD STILL"}, rows);
-}
-
 void print_pools(const Json& body) {
   std::vector<Row> rows;
   for (const JsonObject& one : objects_in(body, "pools")) {
@@ -130,24 +88,6 @@ int command_move(const CommonOptions& common, const MoveOptions& options) {
   }
   if (common.json) print_json(all);
   return worst;
-}
-
-int command_checkpoint(const CommonOptions& common, const CheckpointOptions& options) {
-  const auto api = make_client(common);
-  if (!api) return report(api.error());
-  const auto answer = run_loop(checkpoint(*api, options.sandbox, options.list));
-  if (!answer) return report(answer.error());
-  if (common.json) {
-    print_json(answer->body);
-  } else if (options.list) {
-    print_snapshots(answer->body);
-  } else {
-    const JsonObject& made = answer->body.get_object();
-    print_line(fmt::format("snapshot {}: {} written, it stood still for {:.1f} ms", number_at(made, "number"),
-                           bytes_at(made, "writtenBytes"),
-                           static_cast<double>(number_at(made, "stopWindowUs")) / 1000));
-  }
-  return 0;
 }
 
 int command_pool_list(const CommonOptions& common) {

@@ -65,9 +65,52 @@ struct MoveOptions {
   bool boot = false;
 };
 
-struct CheckpointOptions {
+struct ForkOptions {
   std::string sandbox;
-  bool list = false;
+  std::int64_t count = 1;
+  std::optional<std::int64_t> snapshot;  // absent: as it is now
+  std::string life;                      // empty: the API's default
+};
+
+struct SnapshotOptions {
+  std::string sandbox;
+  bool disk = false;
+  std::string name;
+  bool pinned = false;
+};
+
+// One snapshot of a sandbox, and what becomes of it.
+struct SnapshotChange {
+  enum class Kind : unsigned char { remove, pin, unpin, rename } kind = Kind::remove;
+  std::string sandbox;
+  std::vector<std::int64_t> numbers;
+  std::string name;  // rename: empty takes it away
+};
+
+struct RollbackOptions {
+  std::string sandbox;
+  std::optional<std::int64_t> number;
+  bool undo = false;
+};
+
+struct ScheduleOptions {
+  std::string sandbox;
+  std::string word;  // "default", "off" or empty
+  std::string file;  // with a schedule as JSON; "-": standard input
+  // 10m, 6x10m,24x1h and 10GiB, checked when the schedule is made of them.
+  std::string disk_every, disk_keep, full_every, full_keep, quota;
+};
+
+struct RecoveryOptions {
+  std::string sandbox;
+  std::string policy;  // empty: leave it
+  bool now = false;
+};
+
+struct DiffOptions {
+  std::string sandbox;
+  std::int64_t from = 0;
+  std::int64_t to = 0;
 };
 
 struct PoolOptions {

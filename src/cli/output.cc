@@ -24,6 +24,19 @@ std::string line_of(const Row& row, const std::vector<std::size_t>& widths) {
   return line;
 }
 
+// Bytes of the character at the beginning of `text`, if it is one that is not seen but changes what is: the
+// control characters U+0080 to U+009F, marks without width and those that turn the writing around.
+std::size_t hidden_character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  if (byte(0) == 0xc2) return byte(1) >= 0x80 && byte(1) < 0xa0 ? 2 : 0;
+  if (byte(0) == 0xef) return byte(1) == 0xbb && byte(2) == 0xbf ? 3 : 0;
+  if (byte(0) != 0xe2) return 0;
+  const bool marks =
+      byte(1) == 0x80 && ((byte(2) >= 0x8b && byte(2) <= 0x8f) || (byte(2) >= 0xa8 && byte(2) <= 0xae));
+  const bool isolates = byte(1) == 0x81 && byte(2) >= 0xa0 && byte(2) <= 0xaf;
+  return marks || isolates ? 3 : 0;
+}
+
 }  // namespace
 
 std::vector<std::string> table_lines(const Row& header, std::vector<Row> rows) {
@@ -61,10 +74,12 @@ std::string printable(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F are control characters too.
-    const bool c1 = byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    if (c1) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[++i]));
+    const std::size_t hidden = hidden_character(text.substr(i));
+    // Of two bytes the last one is the character's number.
+    for (std::size_t k = hidden == 2 ? 1 : 0; k < hidden; ++k)
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i + k]));
+    if (hidden > 0) {
+      i += hidden - 1;
     } else if (byte < 0x20 || byte == 0x7f) {
       out += fmt::format("\\x{:02x}", byte);
     } else {

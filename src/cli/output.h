@@ -17,7 +17,8 @@ void print_line(std::string_view text);  // standard output
 void note(std::string_view text);        // standard error: progress and hints
 // The same while the terminal is in raw mode, in the middle of a program's output.
 void note_on_terminal(std::string_view text);
-// Text of a guest as it may be shown: control characters, with which it could rule the terminal, as \xNN.
+// Text of a guest as it may be shown: control characters, with which it could rule the terminal, and those
+// that are not seen but turn the text around, as \xNN.
 std::string printable(std::string_view text);
 void print_error(const Error& error);  // "space: …" on standard error, red on a terminal
 

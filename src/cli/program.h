@@ -54,7 +54,9 @@ void add_sandbox_id(CLI::App* command, std::string& sandbox);
 // Groups of commands, in the order of `space --help`.
 void add_platform(Program& program);     // up, down
 void add_sandboxes(Program& program);    // run, create, ls, info, kill
-void add_moves(Program& program);        // pause, resume, stop, start, checkpoint, pool
+void add_moves(Program& program);        // pause, resume, stop, start, pool
+void add_snapshots(Program& program);    // snapshot, fork, rollback, history, diff
+void add_protection(Program& program);   // schedule, recovery
 void add_processes(Program& program);    // exec, shell, attach, ps, kill-process
 void add_files(Program& program);        // cp, watch
 void add_ports(Program& program);        // port-forward, url

@@ -1,10 +1,14 @@
+#include <fmt/ranges.h>
+
 #include <cstdlib>
 
 #include "cli/api_client.h"
 #include "cli/commands.h"
+#include "cli/fields.h"
 #include "cli/output.h"
 #include "cli/process_client.h"
 #include "cli/sandbox_lookup.h"
+#include "cli/schedule_text.h"
 #include "cli/waiting.h"
 
 namespace space::cli {
@@ -60,6 +64,18 @@ Task<Result<Answer>> call_sandbox(const ApiClient& api, std::string method, std:
   auto answer = co_await api.call(std::move(method), path + id, std::nullopt);
   if (!answer) co_return std::unexpected(co_await explain_missing(api, id, std::move(answer).error()));
   co_return answer;
+}
+
+// A member of a sandbox for people.
+std::string shown(std::string_view key, const Json& value) {
+  if (value.is_string()) return std::string(value.get_string());
+  if (!value.is_object()) return to_text(value);
+  const JsonObject& object = value.get_object();
+  if (key == "schedule") return fmt::format("{}", fmt::join(schedule_lines(value), "; "));
+  if (key == "recovered") return recovered_text(object);
+  if (key == "origin" || key == "restoredFrom")
+    return fmt::format("snapshot {} of {}", number_at(object, "number"), text_at(object, "sandboxID"));
+  return to_text(value);
 }
 
 std::string number_or(const JsonObject& object, std::string_view key) {
@@ -129,7 +145,7 @@ int command_info(const CommonOptions& common, const std::string& sandbox) {
   std::vector<Row> rows;
   for (const auto& [key, value] : answer->body.get_object()) {
     if (key == "envdAccessToken" || value.is_null()) continue;  // shown to machines only
-    rows.push_back({std::string(key), value.is_string() ? std::string(value.get_string()) : to_text(value)});
+    rows.push_back({std::string(key), shown(key, value)});
   }
   print_table({"FIELD", "VALUE"}, rows);
   return 0;

@@ -96,8 +96,19 @@ Task<Result<std::string>> resolve_sandbox(const ApiClient& api, std::string want
 Task<Error> explain_missing(const ApiClient& api, std::string wanted, Error error) {
   if (error.code != Code::not_found) co_return error;
   const auto sandboxes = co_await list_sandboxes(api);
-  if (sandboxes) error.message += "; " + hint(wanted, ids_of(*sandboxes));
+  if (!sandboxes) co_return error;
+  const auto ids = ids_of(*sandboxes);
+  // It is there: something of it is missing.
+  if (std::ranges::find(ids, wanted) == ids.end()) error.message += "; " + hint(wanted, ids);
   co_return error;
+}
+
+Task<Error> explain_missing_snapshot(const ApiClient& api, std::string sandbox, Error error) {
+  if (error.code != Code::not_found) co_return error;
+  Error explained = co_await explain_missing(api, sandbox, error);
+  if (explained.message == error.message)
+    explained.message += fmt::format("; 'space snapshot ls {}' lists those there are", sandbox);
+  co_return explained;
 }
 
 }  // namespace space::cli

@@ -20,5 +20,7 @@ Result<std::string> choose_sandbox(std::string_view wanted, const std::vector<st
 Task<Result<std::string>> resolve_sandbox(const ApiClient& api, std::string wanted);
 // A whole id that the API does not know: its error, with the ids that are close to it.
 Task<Error> explain_missing(const ApiClient& api, std::string wanted, Error error);
+// The same where a snapshot of it may be what is missing.
+Task<Error> explain_missing_snapshot(const ApiClient& api, std::string sandbox, Error error);
 
 }  // namespace space::cli

@@ -1,4 +1,4 @@
-// Rest on the command line: pause, resume, stop, start, checkpoint, pool; and the end of the platform in good order.
+// Rest on the command line: pause, resume, stop, start, snapshots, fork, rollback, pool; and the end of the platform in good order.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Sandbox, until } from '../e2b/sdk.mjs'
@@ -53,12 +53,57 @@ test('several at once: each is tried, the exit code tells', () => {
   output('kill', other)
 })
 
-test('checkpoint', () => {
-  assert.match(output('checkpoint', id), /^snapshot \d+: .* written, it stood still for \d+\.\d ms\n$/)
-  const { number, quiesced } = JSON.parse(output('checkpoint', id, '--json'))
+test('snapshots: made, listed, named, pinned, removed', () => {
+  assert.match(output('snapshot', id), /^snapshot \d+: .* written, it stood still for \d+\.\d ms\n$/)
+  const { number, quiesced } = JSON.parse(output('snapshot', id, '--name', 'clean', '--json'))
   assert.equal(quiesced, true)
-  assert.match(output('checkpoint', id, '--list'), new RegExp(`NUMBER.*\n(.*\n)*${number} `))
+  assert.match(output('snapshot', 'ls', id), new RegExp(`NUMBER.*\n(.*\n)*${number} .*clean`))
+  assert.match(output('snapshot', 'pin', id, String(number)), /stays/)
+  assert.match(output('snapshot', 'unpin', id, String(number)), /no longer/)
+  assert.match(output('snapshot', 'rm', id, String(number)), /removed/)
+  assert.ok(!JSON.parse(output('snapshot', 'ls', id, '--json')).snapshots.some((one) => one.number === number))
+  const missing = space(['snapshot', 'rm', id, '9999'])
+  assert.equal(missing.status, 1)
+  assert.match(missing.stderr, /space snapshot ls/)
+  assert.match(output('snapshot', id, '--disk'), /^snapshot \d+: disk, /)
   assert.equal(output('exec', id, '--', 'echo', 'on'), 'on\n')
+})
+
+test('rollback and its undo, fork, history', () => {
+  output('exec', id, '--', 'sh', '-c', 'echo one > /dev/shm/step')
+  const { number } = JSON.parse(output('snapshot', id, '--json'))
+  output('exec', id, '--', 'sh', '-c', 'echo two > /dev/shm/step')
+  assert.equal(output('rollback', id, String(number)), `${id} is as it was at snapshot ${number}\n`)
+  assert.equal(output('exec', id, '--', 'cat', '/dev/shm/step'), 'one\n')
+  output('rollback', id, '--undo')
+  assert.equal(output('exec', id, '--', 'cat', '/dev/shm/step'), 'two\n')
+  assert.equal(space(['rollback', id]).status, 2)
+  assert.equal(space(['rollback', id, '9999']).status, 1)
+  const children = output('fork', id, '--count', '2').trim().split('\n')
+  made.push(...children)
+  assert.equal(new Set([...children, id]).size, 3)
+  for (const child of children) assert.equal(output('exec', child, '--', 'cat', '/dev/shm/step'), 'two\n')
+  const tree = space(['history', id], { env: { ...process.env, LC_ALL: 'C.UTF-8' } }).stdout
+  console.log(tree.replace(/^/gm, '# '))
+  for (const child of children) assert.ok(tree.includes(child))
+  assert.match(tree, /├─ branch|│ /)
+  assert.ok(tree.endsWith('└─ now\n'))
+  assert.match(space(['history', id], { env: { ...process.env, LC_ALL: 'C' } }).stdout, /^`-- now$/m)
+  assert.equal(space(['fork', id, '--count', '101']).status, 2)
+})
+
+test('schedule and recovery: shown, set, refused', () => {
+  assert.match(output('schedule', id), /^no schedule/)
+  assert.match(output('schedule', id, 'default'), /^disk   every 10 min, kept 6 x 10 min, 24 x 1 h, 7 x 1 day\nfull   every 1 h, kept 3 x 1 h\n$/)
+  assert.match(output('schedule', id, '--disk-every', '5m', '--quota', '10GiB'), /^disk   every 5 min, kept 6 x 5 min\nquota  10\.0 GiB/)
+  assert.match(output('info', id), /schedule .*every 5 min/)
+  const refused = space(['schedule', id, '--disk-every', '1s'])
+  assert.equal(refused.status, 2)
+  assert.match(output('schedule', id), /every 5 min/)
+  assert.match(output('schedule', id, 'off'), /^no schedule/)
+  assert.match(output('recovery', id), /^policy     disk/)
+  assert.match(output('recovery', id, 'checkpoint'), /^policy     checkpoint/)
+  assert.equal(space(['recovery', id, 'sometimes']).status, 2)
 })
 
 test('what is chosen at creation', async () => {
