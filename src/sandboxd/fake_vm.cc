@@ -183,7 +183,7 @@ CallResponse FakeVm::obey(const std::string& name, const JsonObject& body) {
   if (name == "thaw") frozen = false;
   if (name == "warm")
     return frozen ? CallResponse{409, R"({"message":"frozen"})"} : CallResponse{200, R"({"ran":["sdk"]})"};
-  if (name == "diff") return {200, diff};
+  if (name == "diff") return {200, behaviour_.diff};
   if (name == "freeze_disk") {
     disk_frozen = !behaviour_.disk_never_freezes;
     return {200, to_text(JsonObject{{"frozen", disk_frozen}})};

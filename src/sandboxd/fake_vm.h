@@ -18,13 +18,14 @@ namespace space {
 class FakeVm : public std::enable_shared_from_this<FakeVm> {
  public:
   struct Behaviour {
-    bool boots = true;                // answers SYNC
-    std::string refuses;              // name of a control call answered 400
-    std::string dies_during;          // name of a control call it never answers
-    bool answers_garbage = false;     // instead of a SYNC answer
-    bool never_freezes = false;       // its quiesce ends with frozen = false
-    bool disk_never_freezes = false;  // its freeze_disk does
-    bool disk_thaws_early = false;    // before thaw_disk is asked for
+    bool boots = true;                                         // answers SYNC
+    std::string refuses;                                       // name of a control call answered 400
+    std::string dies_during;                                   // name of a control call it never answers
+    bool answers_garbage = false;                              // instead of a SYNC answer
+    bool never_freezes = false;                                // its quiesce ends with frozen = false
+    bool disk_never_freezes = false;                           // its freeze_disk does
+    bool disk_thaws_early = false;                             // before thaw_disk is asked for
+    std::string diff = R"({"changes":[],"truncated":false})";  // its answer to that call
   };
 
   // Takes the listening sockets, serves until it dies. `incoming`: does so once it was given its devices and
@@ -50,7 +51,6 @@ class FakeVm : public std::enable_shared_from_this<FakeVm> {
   std::int64_t generation = 0;
   std::vector<JsonObject> wakes;                             // bodies of that call, in order, of this VM only
   std::string stats = R"({"cpu_count":1,"mem_total":512})";  // its answer to that call
-  std::string diff = R"({"changes":[],"truncated":false})";  // its answer to that call
   std::vector<std::string> calls;                            // control calls, in order
   std::string program;                                       // that its daemon was replaced by
   std::uint64_t last_epoch = 0;

@@ -309,6 +309,18 @@ Task<bool> Machine::thaw_disk() {
   co_return false;
 }
 
+Task<Result<JsonObject>> Machine::diff(std::size_t limit, Millis time, Deadline deadline) {
+  const auto self = shared_from_this();
+  JsonObject answer;
+  const auto ask = [&]() -> Task<Result<void>> {
+    SPACE_CO_TRY(answer,
+                 co_await channel_->control("diff", {{"limit", limit}, {"time_ms", time.count()}}, deadline));
+    co_return Result<void>();
+  };
+  SPACE_CO_CHECK(co_await while_alive(ask()));
+  co_return answer;
+}
+
 Task<Result<void>> Machine::shut_down(Deadline deadline) {
   const auto self = shared_from_this();
   (void)co_await channel_->control("shutdown", {}, deadline);

@@ -68,9 +68,11 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   // guest thaws it by itself. false: it was not frozen in time, or the guest cannot be asked. Programs run on
   // until they write.
   Task<bool> freeze_disk(Deadline deadline);
-  // true: the disk has stood still since freeze_disk, so a copy made meanwhile is whole; false: it has not, or
-  // nobody knows. Idempotent; ends a freeze that is under way too.
+  // true: the disk has stood still since freeze_disk, so a copy made meanwhile is whole; false: it has not,
+  // or nobody knows. Idempotent; ends a freeze that is under way too.
   Task<bool> thaw_disk();
+  // What differs between its second and its third disk, as the guest says it; it is given `time` for that.
+  Task<Result<JsonObject>> diff(std::size_t limit, Millis time, Deadline deadline);
   // Lets the guest shut itself down and waits for the end of its VMM.
   Task<Result<void>> shut_down(Deadline deadline);
   // Starts what a first command would have to load; with `everything` also what most programs need.
