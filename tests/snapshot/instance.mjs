@@ -43,6 +43,9 @@ export class Instance extends Plain {
   // The daemons end and come back; with other words for space-sandboxd.
   restart(options, flags = []) {
     this.space('down', ...this.folders())
+    this.up(options, flags)
+  }
+  up(options = '', flags = []) {
     process.env.SPACE_SANDBOXD_OPTIONS = options
     try {
       this.space('up', '-d', ...this.folders(), '--listen', new URL(this.url).host, '--warm-pool', '0', ...flags)
