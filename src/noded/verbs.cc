@@ -271,7 +271,10 @@ Result<Answer> Verbs::begin_snapshot(const Call& call) const {
   }
   SPACE_TRY(auto files, priv::begin_snapshot(pool_, *call.sandbox, call.values[0], call.values[1],
                                              vmm ? &*vmm : nullptr));
-  return answer_of({&files.memory, &files.state, &files.manifest});
+  if (vmm) return answer_of({&files.memory, &files.state, &files.manifest});
+  Answer answer = answer_of({&files.manifest});
+  answer.closed_late = std::move(files.memory);  // the last one who has it gives its pieces back
+  return answer;
 }
 
 void Verbs::finish_snapshot(const Call& call, const Answerer& answer) const {

@@ -22,6 +22,7 @@ namespace space::noded {
 struct Answer {
   std::array<std::uint64_t, values_count> values{};
   std::vector<Fd> descriptors;
+  Fd closed_late;  // after the next verb on the same id may run: closing it takes time
 };
 
 // What an operator chose for this node.

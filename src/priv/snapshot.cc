@@ -82,6 +82,7 @@ Result<SnapshotFiles> furnish(const Pool& pool, int folder, const std::string& f
     SPACE_TRY(files.state, create_file(folder, state_file, O_WRONLY));
     SPACE_CHECK(write_note(folder, vmm_note, vmm->bundle));
   } else {
+    if (auto memory = open_beneath(folder, memory_file, O_RDONLY)) files.memory = *std::move(memory);
     SPACE_CHECK(remove_files(folder, {memory_note, memory_file}));
   }
   SPACE_TRY(files.manifest, create_file(folder, manifest_file, O_WRONLY));
@@ -129,15 +130,14 @@ Result<SnapshotFiles> begin_snapshot(const Pool& pool, const SandboxPermit& sand
 Result<void> finish_snapshot(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number) {
   SPACE_TRY(const Fd folder, open_folder(pool.snapshots(), sandbox.id()));
   const std::string name = std::to_string(number), unfinished = half_made(name);
-  if (::faccessat(folder.get(), name.c_str(), F_OK, 0) == 0) return {};
+  // One that has its name may still be writable: the commit that makes it read-only is that of the name, too.
+  if (const auto finished = open_folder(folder.get(), name)) return set_read_only(finished->get());
   SPACE_TRY(const Fd copy, open_folder(folder.get(), unfinished));
   // VMs open it under their own uids.
   SPACE_CHECK(set_memory_mode(copy.get(), 0444));
-  SPACE_CHECK(set_read_only(copy.get()));
   if (::renameat2(folder.get(), unfinished.c_str(), folder.get(), name.c_str(), RENAME_NOREPLACE) != 0)
     return fail_errno(errno, "name the snapshot");
-  if (::fsync(folder.get()) != 0) return fail_errno(errno, "fsync the snapshots");
-  return {};
+  return set_read_only(copy.get());
 }
 
 Result<void> keep_memory(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number) {

@@ -25,7 +25,7 @@
 namespace space::priv {
 
 struct SnapshotFiles {
-  Fd memory, state;  // none when it is of the disk only
+  Fd memory, state;  // none when it is of the disk only; as it is begun, memory is what was removed from it
   Fd manifest;
   Fd disk;  // none while it is made
 };

@@ -10,6 +10,7 @@ namespace space::priv {
 Result<void> create_subvolume(int parent, const std::string& name);
 // A writable copy of the subvolume behind `source`, durable when it returns.
 Result<void> snapshot_subvolume(int source, int parent, const std::string& name);
+// Durable when it returns, and all that was done before to any folder of the pool. At once when it is so.
 Result<void> set_read_only(int subvolume);
 // Success when there is none. The name is free at once; the space returns later, by the kernel's cleaner.
 Result<void> delete_subvolume(int parent, const std::string& name);

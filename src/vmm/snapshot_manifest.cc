@@ -51,6 +51,23 @@ Result<Accelerator> parse_accelerator(const JsonObject& manifest) {
   return fail(Code::invalid_argument, "accelerator: neither tcg nor kvm");
 }
 
+// Manifests that are older than disk snapshots name none.
+Result<SnapshotKind> parse_kind(const JsonObject& manifest) {
+  SPACE_TRY(const auto name, text_member(manifest, "kind"));
+  if (!name) return SnapshotKind::full;
+  const auto kind = snapshot_kind_from(*name);
+  if (!kind) return fail(Code::invalid_argument, "kind: neither full nor disk");
+  return *kind;
+}
+
+Result<void> parse_machine(const JsonObject& object, SnapshotManifest& manifest) {
+  SPACE_TRY(manifest.machine, require_int(object, "machine", 0, size_max));
+  SPACE_TRY(manifest.accelerator, parse_accelerator(object));
+  SPACE_TRY(manifest.cpu, word(object, "cpu"));
+  SPACE_TRY(manifest.qemu, word(object, "qemu"));
+  return {};
+}
+
 }  // namespace
 
 std::string_view to_string(Accelerator accelerator) {
@@ -61,6 +78,7 @@ std::string to_text(const SnapshotManifest& manifest) {
   const auto& shape = manifest.shape;
   JsonObject object;
   object["format"] = format;
+  object["kind"] = space::to_string(manifest.kind);
   object["sandbox"] = manifest.sandbox;
   object["number"] = manifest.number;
   object["parent"] = manifest.parent ? Json(*manifest.parent) : Json(nullptr);
@@ -68,10 +86,12 @@ std::string to_text(const SnapshotManifest& manifest) {
   object["template"] = manifest.template_digest;
   object["shape"] =
       JsonObject{{"vcpus", shape.vcpus}, {"memory_mib", shape.memory_mib}, {"disk_mib", shape.disk_mib}};
-  object["machine"] = manifest.machine;
-  object["accelerator"] = to_string(manifest.accelerator);
-  object["cpu"] = manifest.cpu;
-  object["qemu"] = manifest.qemu;
+  if (manifest.kind == SnapshotKind::full) {
+    object["machine"] = manifest.machine;
+    object["accelerator"] = to_string(manifest.accelerator);
+    object["cpu"] = manifest.cpu;
+    object["qemu"] = manifest.qemu;
+  }
   if (!manifest.kernel_sha256.empty()) object["kernel"] = manifest.kernel_sha256;
   if (!manifest.initramfs_sha256.empty()) object["initramfs"] = manifest.initramfs_sha256;
   if (!manifest.daemon.empty()) object["daemon"] = manifest.daemon;
@@ -89,6 +109,7 @@ Result<SnapshotManifest> parse_snapshot_manifest(std::string_view text) {
   if (found != format) return fail(Code::invalid_argument, "format: {}, where {} is known", found, format);
 
   SnapshotManifest manifest;
+  SPACE_TRY(manifest.kind, parse_kind(object));
   SPACE_TRY(manifest.sandbox, require_text(object, "sandbox"));
   if (!is_sandbox_id(manifest.sandbox)) return fail(Code::invalid_argument, "sandbox: not an id");
   SPACE_TRY(manifest.number, require_int(object, "number", 1, number_max));
@@ -96,10 +117,7 @@ Result<SnapshotManifest> parse_snapshot_manifest(std::string_view text) {
   SPACE_TRY(manifest.created_at, word(object, "created_at"));
   SPACE_TRY(manifest.template_digest, digest(object, "template"));
   SPACE_TRY(manifest.shape, parse_shape(object));
-  SPACE_TRY(manifest.machine, require_int(object, "machine", 0, size_max));
-  SPACE_TRY(manifest.accelerator, parse_accelerator(object));
-  SPACE_TRY(manifest.cpu, word(object, "cpu"));
-  SPACE_TRY(manifest.qemu, word(object, "qemu"));
+  if (manifest.kind == SnapshotKind::full) SPACE_CHECK(parse_machine(object, manifest));
   SPACE_TRY(manifest.kernel_sha256, digest_if_known(object, "kernel"));
   SPACE_TRY(manifest.initramfs_sha256, digest_if_known(object, "initramfs"));
   if (object.contains("daemon")) {
@@ -116,6 +134,8 @@ Result<void> check_restorable(const SnapshotManifest& snapshot, const NodeMachin
   const auto differs = [](std::string_view what, const auto& taken, const auto& here) {
     return fail(Code::conflict, "the snapshot was taken with {} {}, this node has {}", what, taken, here);
   };
+  if (snapshot.kind != SnapshotKind::full)
+    return fail(Code::conflict, "the snapshot is of the disk only: it holds no memory to go on with");
   if (snapshot.machine != node.machine) return differs("machine revision", snapshot.machine, node.machine);
   if (snapshot.accelerator != node.accelerator)
     return differs("the accelerator", to_string(snapshot.accelerator), to_string(node.accelerator));

@@ -1,4 +1,4 @@
-// SnapshotManifest: what a checkpoint is of and what it can be restored on (api/snapshot-manifest.md). Pure
+// SnapshotManifest: what a snapshot is of and what it can be restored on (api/snapshot-manifest.md). Pure
 // and fuzzed: it is written by us, but lies for weeks in a place that others may come to write to.
 #pragma once
 
@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "core/snapshot.h"
 #include "vmm/command_line.h"
 
 namespace space::vmm {
@@ -25,12 +26,14 @@ struct SnapshotManifest {
     bool operator==(const Shape&) const = default;
   };
 
+  SnapshotKind kind = SnapshotKind::full;
   std::string sandbox;
   std::int64_t number = 1;
   std::optional<std::int64_t> parent;  // the number of the snapshot it followed
   std::string created_at;              // RFC 3339
   std::string template_digest;
   Shape shape;
+  // These four of a full one only: a disk boots on any machine.
   std::int64_t machine = machine_revision;
   Accelerator accelerator = Accelerator::tcg;
   std::string cpu;            // as cpu_model gives it
@@ -57,7 +60,8 @@ std::string to_text(const SnapshotManifest& manifest);
 // invalid_argument naming the member that is missing or wrong; unknown members are ignored.
 Result<SnapshotManifest> parse_snapshot_manifest(std::string_view text);
 
-// conflict with the reason: "the snapshot was taken with the accelerator kvm, this node has tcg".
+// Of a full one. conflict with the reason: "the snapshot was taken with the accelerator kvm, this node has
+// tcg".
 Result<void> check_restorable(const SnapshotManifest& snapshot, const NodeMachine& node);
 
 // The processor as a guest sees it. Under TCG it is QEMU's own and the same everywhere; under KVM it is the

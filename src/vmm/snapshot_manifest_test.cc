@@ -46,11 +46,26 @@ TEST(SnapshotManifest, IsReadAsItWasWritten) {
   EXPECT_NE(parse_snapshot_manifest(to_text(other)).value(), manifest);
 }
 
+TEST(SnapshotManifest, OfADiskNamesNoMachine) {
+  SnapshotManifest manifest = example();
+  manifest.kind = SnapshotKind::disk;
+  const std::string text = to_text(manifest);
+  for (const char* member : {"\"machine\"", "\"accelerator\"", "\"cpu\"", "\"qemu\""}) {
+    EXPECT_EQ(text.find(member), text.npos) << member;
+    EXPECT_NE(to_text(example()).find(member), text.npos) << member;
+  }
+  const SnapshotManifest parsed = parse_snapshot_manifest(text).value();
+  EXPECT_EQ(parsed.kind, SnapshotKind::disk);
+  EXPECT_EQ(parsed.template_digest, manifest.template_digest);
+  EXPECT_EQ(check_restorable(parsed, node_of(example())).error().code, Code::conflict);
+  EXPECT_TRUE(check_restorable(example(), node_of(example())));
+}
+
 // The contract's names: another version of ours reads it.
 TEST(SnapshotManifest, HasTheContractsMembers) {
   EXPECT_EQ(
       to_text(example()),
-      R"({"format":1,"sandbox":"i0123456789abcdefghj","number":7,"parent":6,"created_at":"2026-01-02T03:04:05.678Z",)"
+      R"({"format":1,"kind":"full","sandbox":"i0123456789abcdefghj","number":7,"parent":6,"created_at":"2026-01-02T03:04:05.678Z",)"
       R"("template":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",)"
       R"("shape":{"vcpus":2,"memory_mib":1024,"disk_mib":8192},"machine":1,"accelerator":"tcg",)"
       R"("cpu":"max,-erms,-fsrm","qemu":"10.0.2",)"
@@ -63,7 +78,7 @@ TEST(SnapshotManifest, HasTheContractsMembers) {
 TEST(SnapshotManifest, EachMemberIsNeededAndChecked) {
   const JsonObject whole = parse_json_object(to_text(example()), "test").value();
   // What a node need not know of a template that is gone.
-  const std::set<std::string_view> optional = {"parent", "kernel", "initramfs", "daemon"};
+  const std::set<std::string_view> optional = {"kind", "parent", "kernel", "initramfs", "daemon"};
   for (const auto& member : whole) {
     JsonObject without = whole;
     without.erase(member.key());
