@@ -1,46 +1,14 @@
 // Checkpoint of a running sandbox: how long its program stands still, and what is written for what changed. The stop is seen from
 // outside (lib/gap_watch.c): the clocks of a guest stand still with it.
-import { spawn } from 'node:child_process'
 import fs from 'node:fs'
-import readline from 'node:readline'
 import { BareQemu, Libvirt, Peers, Runsc } from './lib/peers.mjs'
 import { print, printMachine, Samples, timed } from './lib/report.mjs'
-import { checkpoint, compile, image, life, newestSnapshot, rounds, Sandbox, sleep, until, upload, whenReady } from './lib/platform.mjs'
+import { checkpoint, image, life, newestSnapshot, rounds, Sandbox, sleep, whenReady } from './lib/platform.mjs'
+import { Subject } from './lib/subject.mjs'
 import { qemuOf } from '../tests/system/machine.mjs'
 
 const n = rounds(10)
 const page = 4096
-
-// A program in the guest that beats, dirties memory when asked and writes into a file, and the watcher of its heart.
-class Subject {
-  static async start(megabytes, rate) {
-    const subject = new Subject()
-    subject.sandbox = await Sandbox.create(life)
-    const program = await upload(subject.sandbox, 'beat')
-    subject.handle = await subject.sandbox.commands.run(`exec ${program} ${megabytes} ${rate}`, { background: true, stdin: true, timeoutMs: 0 })
-    subject.handle.wait().catch(() => {})
-    await until(() => subject.handle.stdout.includes('\n'), 'the program beats')
-    const magic = subject.handle.stdout.split('\n')[0]
-    subject.watcher = spawn(compile('gap_watch'), [String(qemuOf(subject.sandbox.sandboxId).pid), magic], { stdio: ['pipe', 'pipe', 'inherit'] })
-    subject.lines = readline.createInterface({ input: subject.watcher.stdout })[Symbol.asyncIterator]()
-    if ((await subject.lines.next()).value !== 'watching') throw new Error('the heart of the program was not found')
-    return subject
-  }
-  async dirty() {
-    const before = this.handle.stdout.length
-    await this.sandbox.commands.sendStdin(this.handle.pid, 'x\n')
-    await until(() => this.handle.stdout.length > before, 'the memory is dirty')
-  }
-  // The longest time without a beat since the last question.
-  async gap() {
-    this.watcher.stdin.write('\n')
-    return Number((await this.lines.next()).value)
-  }
-  async close() {
-    this.watcher.stdin.end()
-    await this.sandbox.kill()
-  }
-}
 
 // Pages of the newer snapshot's memory that are not those of the older one's.
 function changedPages(older, newer) {

@@ -29,6 +29,18 @@ export const setPool = (target) => call('PUT', '/v1/pools/base', { target })
 export const whenParked = (count) => until(async () => (await pool())?.parked === count, `${count} parked VMs`)
 export const policy = (sandbox, wanted) => call('PUT', `/v1/sandboxes/${sandbox.sandboxId}/pause-policy`, wanted)
 export const checkpoint = (sandbox) => call('POST', `/v1/sandboxes/${sandbox.sandboxId}/snapshots`)
+const route = (sandbox, rest) => `/v1/sandboxes/${sandbox.sandboxId}${rest}`
+export const diskSnapshot = (sandbox) => call('POST', route(sandbox, '/snapshots'), { kind: 'disk' })
+export const snapshots = async (sandbox, query = '') => (await call('GET', route(sandbox, `/snapshots${query}`))).snapshots
+export const removeSnapshot = (sandbox, number) => call('DELETE', route(sandbox, `/snapshots/${number}`))
+export const rollback = (sandbox, wish) => call('POST', route(sandbox, '/rollback'), wish)
+export const noSchedule = (sandbox) => call('PUT', route(sandbox, '/schedule'), '"off"')
+// Each child that began, as execTrue and kill take it, and the errors of the others.
+export async function fork(sandbox, count) {
+  const entries = await call('POST', route(sandbox, '/fork'), { count, timeout: life.timeoutMs / 1000 })
+  const children = entries.filter((entry) => entry.sandbox).map(({ sandbox: child }) => ({ sandboxId: child.sandboxID, envdAccessToken: child.envdAccessToken }))
+  return { children, errors: entries.filter((entry) => entry.error).map((entry) => entry.error) }
+}
 export const whenCold = (sandbox) => until(() => qemuOf(sandbox.sandboxId) === undefined, 'its memory is let go')
 export const killAll = (sandboxes) => Promise.all(sandboxes.map((sandbox) => Sandbox.kill(sandbox.sandboxId)))
 
