@@ -51,9 +51,12 @@ test('after all that a new sandbox is made and works', async () => {
   await fresh.kill()
 })
 
+// Of a sandbox that nothing brings back; what the others go on from is tests/snapshot/recovery.test.mjs.
 async function diesWith(kill, expected) {
   const table = await quietTable()
   const doomed = await Sandbox.create()
+  const policy = await api('PUT', `/v1/sandboxes/${doomed.sandboxId}/recovery`, { policy: 'none' })
+  assert.equal(policy.status, 200, await policy.text())
   const handle = await doomed.commands.run('sleep 600', { background: true, timeoutMs: 0 })
   const stream = failure(handle.wait())
   const begin = Date.now()
