@@ -66,6 +66,8 @@ enum class Change : unsigned char {
   recovery_rests,  // it rested, and does so again: cold at a checkpoint
   recovery_stops,  // the same, at a disk
   recovery_failed,
+  rollback_to_memory,  // it is put where a snapshot of its own was, and rests there until it goes on
+  rollback_to_disk,    // the same, without memory
   node_lost,
   node_returned,
   deletion_done,
@@ -99,6 +101,8 @@ inline constexpr auto transitions = [] {
       {pausing,    pause_done,      paused},
       {pausing,    stop_done,       stopped},
       {pausing,    pause_failed,    running},
+      {pausing,    rollback_to_memory, paused},
+      {pausing,    rollback_to_disk, stopped},
       {pausing,    vmm_died,        failed},
       {pausing,    recovery_begun,  recovering},
       {pausing,    node_lost,       lost},
@@ -107,6 +111,8 @@ inline constexpr auto transitions = [] {
       {paused,     resume_begun,    resuming},
       {paused,     stop_begun,      pausing},
       {paused,     suspend_begun,   suspending},
+      {paused,     rollback_to_memory, paused},
+      {paused,     rollback_to_disk, stopped},
       {paused,     vmm_died,        failed},
       {paused,     recovery_begun,  recovering},
       {paused,     node_lost,       lost},
@@ -138,6 +144,9 @@ inline constexpr auto transitions = [] {
 
       {stopped,    boot_begun,      resuming},
       {stopped,    suspend_begun,   suspending},
+      {stopped,    recovery_begun,  recovering},
+      {stopped,    rollback_to_memory, paused},
+      {stopped,    rollback_to_disk, stopped},
       {stopped,    node_lost,       lost},
       {stopped,    deletion_done,   deleted},
 
@@ -155,6 +164,8 @@ inline constexpr auto transitions = [] {
       {lost,       deletion_done,   deleted},
 
       {failed,     recovery_begun,  recovering},
+      {failed,     rollback_to_memory, paused},
+      {failed,     rollback_to_disk, stopped},
       {failed,     deletion_done,   deleted},
       // clang-format on
   });
@@ -191,6 +202,10 @@ constexpr bool rests(State state) {
 // Rests, or is being woken: what it was before is there still when that is interrupted.
 constexpr bool may_rest(State state) {
   return rests(state) || state == State::resuming;
+}
+// A rollback put its disk in place, and it was to boot.
+constexpr bool is_to_boot(State state, Wanted wanted) {
+  return state == State::stopped && wanted == Wanted::running;
 }
 // Being stopped: the end of its VMM is what was wanted.
 constexpr bool is_stop(State state, Wanted wanted) {

@@ -21,7 +21,8 @@ bool keeps_itself(const Recorded& recorded, const Holdings& held) {
 }
 
 std::optional<Verdict> judge_failed(const Recorded& recorded, const Holdings& held) {
-  if (!keeps_disk(recorded.state, recorded.memory) && held.any()) return Verdict{Remedy::remove_leftovers, {}};
+  if (!keeps_disk(recorded.state, recorded.memory) && held.any())
+    return Verdict{Remedy::remove_leftovers, {}};
   if (held.vmm || held.slot || held.vmm_exit) return Verdict{Remedy::release_vmm, {}};
   return std::nullopt;
 }
@@ -32,6 +33,7 @@ std::optional<Verdict> judge(const Recorded& recorded, const Holdings& held) {
   if (half_built(recorded.state))
     return Verdict{Remedy::mark_failed,
                    "the sandbox manager was restarted while the sandbox was being started"};
+  if (is_to_boot(recorded.state, recorded.wanted)) return Verdict{Remedy::recover, {}};
   if (keeps_itself(recorded, held)) {
     if (held.vmm || held.slot || held.vmm_exit || in_transition(recorded.state))
       return Verdict{Remedy::release_vmm, {}};

@@ -22,9 +22,10 @@ std::optional<Remedy> remedy(const Recorded& recorded, const Holdings& held) {
   EXPECT_LE(actions.size(), 1u);
   if (actions.empty()) return std::nullopt;
   EXPECT_EQ(actions[0].id, "i");
-  // A recovery that was interrupted has its cause in its record.
+  // A recovery that was interrupted has its cause in its record; a rollback that was has none.
   const bool says_why = actions[0].remedy == Remedy::mark_failed ||
-                        (actions[0].remedy == Remedy::recover && recorded.state != State::recovering);
+                        (actions[0].remedy == Remedy::recover && recorded.state != State::recovering &&
+                         recorded.state != State::stopped);
   EXPECT_EQ(says_why, !actions[0].cause.empty());
   return actions[0].remedy;
 }
@@ -48,6 +49,7 @@ std::optional<Remedy> expected(const Recorded& recorded, const Holdings& held) {
     case State::pausing:
       return recorded.wanted == Wanted::stopped && !held.vmm ? Remedy::release_vmm : adopt_or_fail;
     case State::stopped:
+      if (recorded.wanted == Wanted::running) return Remedy::recover;
       if (recorded.memory == MemoryPlace::vmm) return std::nullopt;  // never written so
       return beside_disk ? std::optional(Remedy::release_vmm) : std::nullopt;
     case State::running:

@@ -93,4 +93,10 @@ struct SnapshotWish {
   bool pinned = false;
 };
 
+// What may change of one that is there; nothing: as it is.
+struct SnapshotEdit {
+  std::optional<std::string> name;  // empty: none
+  std::optional<bool> pinned, published;
+};
+
 }  // namespace space

@@ -167,6 +167,7 @@ Task<CallResponse> FakeVm::control(CallRequest request) {
   }
   const auto body = parse_json_object(request.body, "body");
   if (name == "stats") co_return CallResponse{200, stats};
+  if (name == "activity") co_return CallResponse{200, activity};
   CallResponse answer = obey(name, body ? *body : JsonObject());
   remember();
   if (name == "shutdown") spawn(executor_, "fake power off", power_off(self));

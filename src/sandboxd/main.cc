@@ -58,6 +58,16 @@ space::NodeOptions parse(int argc, char** argv) {
                  "seconds in which SIGTERM keeps what runs on the pool")
       ->capture_default_str()
       ->check(CLI::Range(0, 3600));
+  app.add_option("--fork-keep-s", options.fork_keep_s,
+                 "seconds a snapshot that was made for a fork stays at least")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 365 * 24 * 3600));
+  std::string recovery(space::to_string(options.recovery));
+  app.add_option("--recovery", recovery,
+                 "what a sandbox that names nothing goes on from when its VMM died: its disk, its newest "
+                 "checkpoint, or nothing")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"disk", "checkpoint", "none"}));
   std::vector<std::string> faults;
   app.add_option("--fault", faults, "for tests: spoil something")->group("");
   try {
@@ -72,6 +82,7 @@ space::NodeOptions parse(int argc, char** argv) {
       std::exit(2);
     }
   }
+  options.recovery = space::recovery_policy_from(recovery).value_or(options.recovery);
   if (accelerator == "tcg") options.accelerator = space::MachineAccelerator::tcg;
   if (accelerator == "kvm") options.accelerator = space::MachineAccelerator::kvm;
   return options;

@@ -6,8 +6,6 @@
 
 #include "base/ids.h"
 #include "base/log.h"
-#include "core/capacity.h"
-#include "core/tenancy.h"
 
 namespace space {
 namespace {
@@ -15,12 +13,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Millis replace_limit = 30s;
-constexpr std::size_t team_bytes_max = 64;
-
-bool has_vmm(const Sandbox& sandbox) {
-  const SandboxRecord& record = sandbox.record();
-  return expects_vmm(record.state, record.memory) || half_built(record.state) || sandbox.pid() != 0;
-}
 
 // Restores and boots keep a core busy each; more at once make all of them late.
 std::size_t starts_at_once() {
@@ -38,14 +30,6 @@ Result<VmKind> default_kind(const JsonObject& manifest) {
   SPACE_TRY(kind.shape.memory_mib, require_int(*shape, "memory_mib", memory_mib_min, memory_mib_max));
   SPACE_TRY(kind.shape.disk_mib, require_int(*shape, "disk_mib", disk_mib_min, disk_mib_max));
   return kind;
-}
-
-Result<void> check(const CreateRequest& request) {
-  if (!is_sandbox_id(request.id)) return fail(Code::invalid_argument, "id is not a sandbox id");
-  if (!is_digest(request.template_digest)) return fail(Code::invalid_argument, "template is not a digest");
-  if (request.team.empty() || request.team.size() > team_bytes_max)
-    return fail(Code::invalid_argument, "team is not a team's id");
-  return check_shape(request.shape);
 }
 
 }  // namespace
@@ -68,15 +52,22 @@ Manager::Manager(Machine::Host host, Journal& journal, EventLog& events, Sandbox
              [this](VmKind kind, MachineAccelerator accelerator) {
                return source_of(std::move(kind), accelerator);
              },
-             [this](const VmKind& kind) { return checkpoints_.find(kind).has_value(); },
+             [this](const VmKind& kind) { return kind.snapshot || checkpoints_.find(kind); },
              [this](const Shape& shape) { return admit_memory_of(shape); },
              [this] { return closing_ || starts_.waiting() > 0; }},
-            pool) {}
-
-Task<Result<VmSource>> Manager::source_of(VmKind kind, MachineAccelerator accelerator) {
-  SPACE_CO_TRY(const SnapshotId checkpoint, co_await checkpoints_.ensure(std::move(kind), accelerator));
-  co_return VmSource{{checkpoint}};
-}
+            pool),
+      shelf_({host_, journal_,
+              [this] {
+                std::vector<std::shared_ptr<Sandbox>> all;
+                for (const auto& [id, sandbox] : sandboxes_) all.push_back(sandbox);
+                return all;
+              },
+              [this] { return pool_.sources(); },
+              [this](SnapshotId snapshot) { return pool_.drain_snapshot(std::move(snapshot)); },
+              limits_.fork_keep}),
+      diffs_({host_, starts_, [this](std::string team, Shape shape, MachineAccelerator accelerator) {
+                return make_room(std::move(team), shape, accelerator);
+              }}) {}
 
 std::shared_ptr<Sandbox> Manager::add(SandboxRecord record) {
   Sandbox::Node node{host_,
@@ -89,10 +80,14 @@ std::shared_ptr<Sandbox> Manager::add(SandboxRecord record) {
                      limits_.hot_keep_s,
                      [this](const SandboxRecord& r) { return admit_again(r); },
                      [this](const SandboxRecord& r) { return checkpoints_.describe(r); },
+                     [this](const SnapshotId& snapshot) { return shelf_.is_needed(snapshot); },
+                     [this](SnapshotRecord snapshot) { shelf_.leave_behind(std::move(snapshot)); },
                      [this](const std::string& id) {
                        sandboxes_.erase(id);
+                       shelf_.look();
                        spawn(host_.executor, "collect checkpoints", checkpoints_.collect(sources()));
-                     }};
+                     },
+                     [this](const SnapshotId& snapshot) { return shelf_.used_by(snapshot); }};
   const std::string id = record.id;
   return sandboxes_[id] = Sandbox::make(std::move(node), std::move(record));
 }
@@ -103,12 +98,16 @@ Task<Result<void>> Manager::reconcile(Deadline deadline) {
   SPACE_CO_TRY(const std::vector<SnapshotRecord> snapshots, journal_.snapshots());
   std::map<std::string, Recorded> recorded;
   for (SandboxRecord& record : records) {
-    recorded[record.id] = {record.state, record.wanted, record.memory};
+    recorded[record.id] = {record.state, record.wanted, record.memory, record.recovery};
     std::vector<SnapshotRecord> own;
     std::ranges::copy_if(snapshots, std::back_inserter(own),
                          [&](const SnapshotRecord& s) { return s.sandbox == record.id; });
     add(std::move(record))->take_over(std::move(own));
   }
+  std::vector<SnapshotRecord> left;
+  std::ranges::copy_if(snapshots, std::back_inserter(left),
+                       [&](const SnapshotRecord& s) { return !recorded.contains(s.sandbox); });
+  shelf_.take_over(left, held_at_start_);
   const std::vector<Action> actions = space::reconcile(recorded, held_at_start_.sandboxes);
   std::map<std::string, Remedy> remedies;
   for (const Action& action : actions) remedies[action.id] = action.remedy;
@@ -158,6 +157,7 @@ Task<void> Manager::keep_pool(MachineAccelerator accelerator) {
     else
       log::warn("template has no pool", {{"template", digest}, log::Field(kind.error())});
   }
+  spawn(host_.executor, "collect snapshots", shelf_.run());
   co_await pool_.run(accelerator);
 }
 
@@ -201,9 +201,11 @@ Task<void> Manager::shut_down(std::function<void(std::size_t done, std::size_t a
     each.notify_all();
   };
   spawn(host_.executor, "close the pool", pool_.close());
+  spawn(host_.executor, "end the comparison", diffs_.close());
   for (const auto& sandbox : sandboxes) spawn(host_.executor, "keep", keep(sandbox));
   while (ended < sandboxes.size()) co_await each.wait();
   co_await pool_.close();
+  co_await diffs_.close();
 }
 
 void Manager::apply(const Action& action) {
@@ -214,7 +216,11 @@ void Manager::apply(const Action& action) {
       return sandboxes_.at(action.id)->finish_deletion();
     case Remedy::release_vmm:
       return sandboxes_.at(action.id)->release_vmm();
-    case Remedy::recover:
+    case Remedy::recover: {
+      const auto held = held_at_start_.sandboxes.find(action.id);
+      const bool has_disk = held != held_at_start_.sandboxes.end() && held->second.disk;
+      return sandboxes_.at(action.id)->recover(std::string(action.cause), has_disk);
+    }
     case Remedy::mark_failed:
       return sandboxes_.at(action.id)->mark_failed(std::string(action.cause));
     case Remedy::remove_leftovers:
@@ -227,96 +233,6 @@ void Manager::apply(const Action& action) {
       sandbox->take_over({});
       return sandbox->finish_deletion();
     }
-  }
-}
-
-Task<Result<std::shared_ptr<Sandbox>>> Manager::create(CreateRequest request,
-                                                       MachineAccelerator accelerator) {
-  SPACE_CO_CHECK(check(request));
-  if (const auto found = sandboxes_.find(request.id); found != sandboxes_.end()) {
-    const std::shared_ptr<Sandbox> existing = found->second;
-    const SandboxRecord& record = existing->record();
-    if (!existing->being_deleted() && record.generation == request.generation) {
-      SPACE_CO_CHECK(co_await existing->started());
-      co_return existing;
-    }
-    if (!existing->being_deleted() && !(is_failed(record.state) && record.generation < request.generation))
-      co_return fail(Code::conflict, "sandbox {} is here in generation {} and {}", request.id,
-                     record.generation, to_string(record.state));
-    SPACE_CO_CHECK(co_await existing->remove(Deadline::after(replace_limit)));
-    // Another request may have come first while this one waited.
-    if (sandboxes_.contains(request.id))
-      co_return fail(Code::conflict, "sandbox {} is being created by another request", request.id);
-  }
-  const VmKind kind{request.template_digest, request.shape, std::nullopt};
-  auto parked = co_await pool_.claim(request.id, kind);  // no longer counted as the pool's
-  auto admitted = co_await make_room(request, accelerator);
-  if (admitted && sandboxes_.contains(request.id))
-    admitted = fail(Code::conflict, "sandbox {} is being created by another request", request.id);
-  if (closing_) admitted = fail(Code::unavailable, "the node is being shut down");
-  if (!admitted) {
-    if (parked) pool_.discard(request.id, std::move(parked));
-    co_return std::unexpected(admitted.error());
-  }
-  SandboxRecord record;
-  record.id = request.id;
-  record.generation = request.generation;
-  record.template_digest = request.template_digest;
-  record.shape = request.shape;
-  record.team = request.team;
-  record.accelerator = accelerator;
-  record.policy = request.policy;
-  record.restored_from = checkpoints_.find(kind);
-  if (parked) {
-    const std::shared_ptr<Sandbox> sandbox = add(std::move(record));
-    sandbox->bind(std::move(parked), std::move(request.guest_init));
-    SPACE_CO_CHECK(co_await sandbox->started());
-    co_return sandbox;
-  }
-  SPACE_CO_CHECK(journal_.insert(record));
-  const std::optional<SnapshotId> from = record.restored_from;
-  const std::shared_ptr<Sandbox> sandbox = add(std::move(record));
-  sandbox->start(std::move(request.guest_init), from);
-  SPACE_CO_CHECK(co_await sandbox->started());
-  co_return sandbox;
-}
-
-std::int64_t Manager::committed_mib() const {
-  std::int64_t committed = pool_.committed_mib();
-  for (const auto& [id, sandbox] : sandboxes_)
-    if (has_vmm(*sandbox)) committed += memory_cost_mib(sandbox->record().shape);
-  return committed;
-}
-
-// Beside every sandbox that has or will have a VMM.
-Result<void> Manager::admit(const CreateRequest& request, MachineAccelerator accelerator) const {
-  std::set<std::string> teams;
-  for (const auto& [id, sandbox] : sandboxes_)
-    // Whatever is on its way out belongs to nobody any more: an orphan has no team to compare with.
-    if (has_vmm(*sandbox) && !sandbox->record().team.empty()) teams.insert(sandbox->record().team);
-  SPACE_CHECK(ksm_.check_off());
-  SPACE_CHECK(admit_team(request.team, teams, accelerator, limits_.allow_tcg_multitenant));
-  return admit_memory_of(request.shape);
-}
-
-Result<void> Manager::admit_memory_of(const Shape& shape) const {
-  return admit_memory(shape, committed_mib(), limits_.memory_mib);
-}
-
-// A VM for a sandbox that had none.
-Result<void> Manager::admit_again(const SandboxRecord& record) const {
-  CreateRequest request;
-  request.team = record.team;
-  request.shape = record.shape;
-  return admit(request, record.accelerator);
-}
-
-// Parked VMs give way to those that somebody wants.
-Task<Result<void>> Manager::make_room(const CreateRequest& request, MachineAccelerator accelerator) {
-  while (true) {
-    auto admitted = admit(request, accelerator);
-    if (admitted || admitted.error().code != Code::exhausted) co_return admitted;
-    if (!co_await pool_.evict_one()) co_return admitted;
   }
 }
 

@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "sandboxd/disk_diff.h"
 #include "sandboxd/ksm.h"
 #include "sandboxd/sandbox.h"
+#include "sandboxd/snapshot_shelf.h"
 #include "sandboxd/template_checkpoints.h"
 #include "sandboxd/warm_pool.h"
 
@@ -18,11 +20,15 @@ namespace space {
 struct CreateRequest {
   std::string id;
   std::int64_t generation = 0;
+  std::optional<SnapshotId> from;  // nullopt: from the template
+  // With `from` the snapshot's: empty and 0 where they are not named.
   std::string template_digest;
   Shape shape;
   std::string team;
   GuestInit guest_init;
   PausePolicy policy;
+  std::optional<SnapshotSchedule> schedule;
+  std::optional<RecoveryPolicy> recovery;  // nullopt: the node's default
 };
 
 class Manager {
@@ -32,6 +38,8 @@ class Manager {
     bool allow_tcg_multitenant = false;  // core/tenancy.h
     std::int64_t hot_keep_s = 300;       // a paused sandbox stays in memory
     Millis shutdown{60'000};             // in which a planned end keeps what runs
+    std::chrono::seconds fork_keep{600};  // how long others may begin from a snapshot made for a fork
+    RecoveryPolicy recovery = RecoveryPolicy::disk;  // of sandboxes that name none
   };
 
   // The journal and what else is referred to outlive the manager; it outlives the loop's tasks.
@@ -50,10 +58,16 @@ class Manager {
   Task<Result<void>> prepare(std::string digest, MachineAccelerator accelerator);
   Task<void> forget_template(std::string digest);
   WarmPool& pool() { return pool_; }
+  SnapshotShelf& shelf() { return shelf_; }
+  DiskDiffs& diffs() { return diffs_; }
+  // The kind whose pool a published snapshot has. not_found: it has none.
+  Result<VmKind> kind_of_published(const SnapshotId& snapshot) const;
 
   // Idempotent by id and generation: a repetition waits for and answers the first one. A higher generation
   // replaces a failed sandbox; anything else is conflict. exhausted: the node has no memory left to promise;
-  // permission_denied: another team is here; unavailable: the host is not fit to run a VM safely.
+  // permission_denied: another team is here; unavailable: the host is not fit to run a VM safely. From a
+  // snapshot, also not_found: there is none of this team; conflict: nobody can begin from it, or not on this
+  // machine; invalid_argument: another template or shape than the snapshot's.
   Task<Result<std::shared_ptr<Sandbox>>> create(CreateRequest request, MachineAccelerator accelerator);
   // Also an unknown one. Past the deadline (Code::deadline) the deletion goes on by itself.
   Task<Result<void>> remove(std::string id, Deadline deadline);
@@ -67,10 +81,16 @@ class Manager {
  private:
   std::shared_ptr<Sandbox> add(SandboxRecord record);
   void apply(const Action& action);
-  Result<void> admit(const CreateRequest& request, MachineAccelerator accelerator) const;
+  // manager_create.cc
+  Result<SnapshotRecord> snapshot_for(const SnapshotId& id, const std::string& team) const;
+  // nullptr: it is to be made.
+  Task<Result<std::shared_ptr<Sandbox>>> find_created(std::string id, std::int64_t generation);
+  Result<std::shared_ptr<Sandbox>> begin(CreateRequest request, std::optional<VmSource> source,
+                                         std::shared_ptr<Machine> parked, MachineAccelerator accelerator);
+  Result<void> admit(const std::string& team, const Shape& shape, MachineAccelerator accelerator) const;
   Result<void> admit_memory_of(const Shape& shape) const;
   Result<void> admit_again(const SandboxRecord& record) const;
-  Task<Result<void>> make_room(const CreateRequest& request, MachineAccelerator accelerator);
+  Task<Result<void>> make_room(std::string team, Shape shape, MachineAccelerator accelerator);
   Task<Result<VmSource>> source_of(VmKind kind, MachineAccelerator accelerator);
   std::int64_t committed_mib() const;
   std::set<SnapshotId> sources() const;
@@ -89,6 +109,8 @@ class Manager {
   Templates& templates_;
   TemplateCheckpoints checkpoints_;
   WarmPool pool_;
+  SnapshotShelf shelf_;
+  DiskDiffs diffs_;
   KernelHoldings held_at_start_;
   bool closing_ = false;
   std::map<std::string, std::shared_ptr<Sandbox>> sandboxes_;

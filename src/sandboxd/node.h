@@ -25,6 +25,8 @@ struct NodeOptions {
   WarmPool::Options pool;
   std::int64_t hot_keep_s = 300;       // a paused sandbox stays in memory
   std::int64_t shutdown_limit_s = 60;  // in which a planned end keeps what runs
+  RecoveryPolicy recovery = RecoveryPolicy::disk;  // of sandboxes that name none
+  std::int64_t fork_keep_s = 600;  // how long others may begin from a snapshot made for a fork
 };
 
 class Node {

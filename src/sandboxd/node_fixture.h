@@ -53,7 +53,7 @@ class NodeTest : public testing::Test {
                                      "--run",
                                      folder_,
                                      "--accelerator",
-                                     "tcg",
+                                     accelerator_,
                                      "--memory-limit-mib",
                                      std::to_string(memory_limit_mib_),
                                      allow_tcg_multitenant_ ? "--allow-tcg-multitenant" : ""};
@@ -156,6 +156,7 @@ class NodeTest : public testing::Test {
   std::shared_ptr<H2Session> session_;
   std::int64_t memory_limit_mib_ = 1'000'000;
   bool allow_tcg_multitenant_ = false;
+  std::string accelerator_ = "tcg";
   std::vector<std::string> more_arguments_;
   pid_t pid_ = 0;
   int exit_status_ = 0;

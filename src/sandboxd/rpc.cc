@@ -7,6 +7,7 @@
 #include "base/ids.h"
 #include "sandboxd/host_memory.h"
 #include "sandboxd/isolation.h"
+#include "sandboxd/rpc_json.h"
 #include "sandboxd/tunnels.h"
 
 namespace space {
@@ -28,57 +29,6 @@ constexpr std::int64_t wait_ms_max = 30'000;
 constexpr Millis rest_limit = 40s;
 constexpr Millis checkpoint_limit = 5min;
 constexpr std::int64_t policy_seconds_max = 365 * 24 * 3600;
-constexpr std::int64_t integer_max = std::int64_t{1} << 53;  // exact in every JSON reader
-
-Json or_null(const std::optional<std::int64_t>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-JsonObject to_json(const PausePolicy& policy) {
-  return {{"idle_pause_s", or_null(policy.idle_pause_s)}, {"hot_keep_s", or_null(policy.hot_keep_s)}};
-}
-
-JsonObject to_json(const SnapshotRecord& snapshot) {
-  return {{"number", snapshot.number},
-          {"parent", snapshot.parent ? Json(*snapshot.parent) : Json(nullptr)},
-          {"created_at", to_rfc3339(snapshot.created_at)},
-          {"quiesced", snapshot.quiesced},
-          {"kind", to_string(snapshot.kind)},
-          {"cause", to_string(snapshot.cause)},
-          {"memory_bytes", snapshot.memory_bytes},
-          {"dirty_bytes", snapshot.dirty_bytes},
-          {"written_bytes", snapshot.written_bytes},
-          {"stop_window_us", snapshot.stop_window_us}};
-}
-
-JsonObject to_json(const Sandbox& sandbox) {
-  const SandboxRecord& record = sandbox.record();
-  JsonObject object{{"id", record.id},
-                    {"state", to_string(record.state)},
-                    {"generation", record.generation},
-                    {"template", record.template_digest},
-                    {"vcpus", record.shape.vcpus},
-                    {"memory_mib", record.shape.memory_mib},
-                    {"disk_mib", record.shape.disk_mib},
-                    {"team", record.team},
-                    {"accelerator", to_string(record.accelerator)},
-                    {"reason", sandbox.reason()},
-                    {"started_at", nullptr},
-                    {"wake_at", nullptr},
-                    {"pid", nullptr},
-                    {"idle", record.idle},
-                    {"memory", sandbox.memory_word()},
-                    {"restored_from", nullptr},
-                    {"generation_counter", record.counter},
-                    {"policy", to_json(record.policy)}};
-  if (record.restored_from)
-    object["restored_from"] =
-        JsonObject{{"sandbox", record.restored_from->sandbox}, {"number", record.restored_from->number}};
-  if (record.started_at) object["started_at"] = to_rfc3339(*record.started_at);
-  if (record.wake_at) object["wake_at"] = to_rfc3339(*record.wake_at);
-  if (sandbox.pid() != 0) object["pid"] = sandbox.pid();
-  return object;
-}
 
 JsonObject to_json(const SandboxEvent& event) {
   return {{"sequence", event.sequence}, {"id", event.id},         {"state", to_string(event.state)},
@@ -96,8 +46,8 @@ JsonObject to_json(const LogEntry& entry) {
 
 Result<LogQuery> parse_log_query(const JsonObject& body) {
   LogQuery query;
-  SPACE_TRY(const auto after, int_member(body, "after", 0, integer_max));
-  SPACE_TRY(const auto before, int_member(body, "before", 0, integer_max));
+  SPACE_TRY(const auto after, int_member(body, "after", 0, rpc_integer_max));
+  SPACE_TRY(const auto before, int_member(body, "before", 0, rpc_integer_max));
   SPACE_TRY(const auto limit, int_member(body, "limit", 1, log_limit_max));
   SPACE_TRY(const auto backward, bool_member(body, "backward"));
   SPACE_TRY(const auto level, text_member(body, "level"));
@@ -116,21 +66,6 @@ Result<LogQuery> parse_log_query(const JsonObject& body) {
   return query;
 }
 
-Result<GuestInit> parse_guest_init(const JsonObject& body) {
-  GuestInit init;
-  SPACE_TRY(std::string token, require_text(body, "access_token"));
-  init.access_token = SecretText(std::move(token));
-  SPACE_TRY(const JsonObject* env, object_member(body, "env"));
-  if (env) {
-    for (const auto& [name, value] : *env)
-      if (!value.is_string()) return fail(Code::invalid_argument, "env: every value is a text");
-    init.env = Secret<JsonObject>(*env);
-  }
-  SPACE_TRY(init.default_user, text_member(body, "default_user"));
-  SPACE_TRY(init.default_workdir, text_member(body, "default_workdir"));
-  return init;
-}
-
 // Absent: as it is. null: the node's default.
 Result<void> change_policy(const JsonObject& body, PausePolicy& policy) {
   const auto change = [&](const char* name, std::optional<std::int64_t>& value,
@@ -146,22 +81,6 @@ Result<void> change_policy(const JsonObject& body, PausePolicy& policy) {
   return change("hot_keep_s", policy.hot_keep_s, 0);
 }
 
-Result<CreateRequest> parse_create(const JsonObject& body) {
-  using namespace shape_limits;
-  CreateRequest request;
-  SPACE_TRY(request.id, require_text(body, "id"));
-  SPACE_TRY(request.generation, require_int(body, "generation", 0, integer_max));
-  SPACE_TRY(request.team, require_text(body, "team"));
-  SPACE_TRY(request.template_digest, require_text(body, "template"));
-  SPACE_TRY(request.shape.vcpus, require_int(body, "vcpus", vcpus_min, vcpus_max));
-  SPACE_TRY(request.shape.memory_mib, require_int(body, "memory_mib", memory_mib_min, memory_mib_max));
-  SPACE_TRY(request.shape.disk_mib, require_int(body, "disk_mib", disk_mib_min, disk_mib_max));
-  SPACE_TRY(const JsonObject* policy, object_member(body, "policy"));
-  if (policy != nullptr) SPACE_CHECK(change_policy(*policy, request.policy));
-  SPACE_TRY(request.guest_init, parse_guest_init(body));
-  return request;
-}
-
 Result<VmKind> parse_kind(const JsonObject& body) {
   using namespace shape_limits;
   VmKind kind;
@@ -172,19 +91,55 @@ Result<VmKind> parse_kind(const JsonObject& body) {
   return kind;
 }
 
+// What of it is named.
+Result<void> parse_named_kind(const JsonObject& body, CreateRequest& request) {
+  SPACE_TRY(auto digest, text_member(body, "template"));
+  SPACE_TRY(const auto vcpus, int_member(body, "vcpus", 1, rpc_integer_max));
+  SPACE_TRY(const auto memory_mib, int_member(body, "memory_mib", 1, rpc_integer_max));
+  SPACE_TRY(const auto disk_mib, int_member(body, "disk_mib", 1, rpc_integer_max));
+  request.template_digest = std::move(digest).value_or("");
+  request.shape = {vcpus.value_or(0), memory_mib.value_or(0), disk_mib.value_or(0)};
+  return {};
+}
+
+Result<std::optional<SnapshotId>> parse_from(const JsonObject& body) {
+  SPACE_TRY(const JsonObject* from, object_member(body, "from"));
+  if (from == nullptr) return std::nullopt;
+  SPACE_TRY(SnapshotId id, parse_snapshot_id(*from));
+  return id;
+}
+
+Result<CreateRequest> parse_create(const JsonObject& body) {
+  CreateRequest request;
+  SPACE_TRY(request.id, require_text(body, "id"));
+  SPACE_TRY(request.generation, require_int(body, "generation", 0, rpc_integer_max));
+  SPACE_TRY(request.team, require_text(body, "team"));
+  SPACE_TRY(request.from, parse_from(body));
+  if (request.from) {
+    SPACE_CHECK(parse_named_kind(body, request));
+  } else {
+    SPACE_TRY(const VmKind kind, parse_kind(body));
+    request.template_digest = kind.template_digest;
+    request.shape = kind.shape;
+  }
+  SPACE_TRY(const JsonObject* policy, object_member(body, "policy"));
+  if (policy != nullptr) SPACE_CHECK(change_policy(*policy, request.policy));
+  if (const auto schedule = body.find("schedule"); schedule != body.end()) {
+    SPACE_TRY(request.schedule, schedule_or_off(schedule->value()));
+  }
+  SPACE_TRY(const auto recovery, text_member(body, "recovery"));
+  if (recovery) {
+    SPACE_TRY(request.recovery, parse_recovery(*recovery));
+  }
+  SPACE_TRY(request.guest_init, parse_guest_init(body));
+  return request;
+}
+
 // A call's failure as HTTP: as between any two parts, except that an unavailable node is 503, not a gateway's
 // 502.
 CallResponse to_response(const Error& error) {
   const int status = error.code == Code::unavailable ? 503 : http_status_of(error.code);
   return {status, to_text(JsonObject{{"code", to_string(error.code)}, {"message", error.message}})};
-}
-
-Result<std::shared_ptr<Sandbox>> find(const Manager& manager, const JsonObject& body) {
-  SPACE_TRY(const std::string id, require_text(body, "id"));
-  auto sandbox = manager.find(id);
-  if (!sandbox)
-    return fail(Code::not_found, "sandbox {} is not on this node", id.substr(0, sandbox_id_length));
-  return sandbox;
 }
 
 Result<void> check_running(const Sandbox& sandbox) {
@@ -213,16 +168,27 @@ Task<CallResponse> NodeRpc::call(CallRequest request) {
 
 NodeRpc::Answer NodeRpc::dispatch(std::string path, JsonObject body) {
   using Method = Answer (NodeRpc::*)(JsonObject);
-  static constexpr std::array<std::pair<std::string_view, Method>, 23> methods = {{
+  static constexpr auto methods = std::to_array<std::pair<std::string_view, Method>>({
       {"/node/hello", &NodeRpc::hello},
       {"/node/sandbox/create", &NodeRpc::create},
       {"/node/sandbox/delete", &NodeRpc::remove},
       {"/node/sandbox/pause", &NodeRpc::pause},
       {"/node/sandbox/resume", &NodeRpc::resume},
       {"/node/sandbox/stop", &NodeRpc::stop},
-      {"/node/sandbox/checkpoint", &NodeRpc::checkpoint},
+      {"/node/sandbox/checkpoint", &NodeRpc::snapshot},
+      {"/node/sandbox/snapshot", &NodeRpc::snapshot},
       {"/node/sandbox/snapshots", &NodeRpc::snapshots},
+      {"/node/sandbox/snapshot/remove", &NodeRpc::remove_snapshot},
+      {"/node/sandbox/snapshot/set", &NodeRpc::set_snapshot},
+      {"/node/snapshot/withdraw", &NodeRpc::withdraw_snapshot},
+      {"/node/snapshot/published", &NodeRpc::published_snapshots},
+      {"/node/sandbox/rollback", &NodeRpc::rollback},
+      {"/node/sandbox/history", &NodeRpc::history},
+      {"/node/sandbox/diff", &NodeRpc::diff},
       {"/node/sandbox/policy", &NodeRpc::policy},
+      {"/node/sandbox/schedule", &NodeRpc::schedule},
+      {"/node/sandbox/recovery", &NodeRpc::recovery},
+      {"/node/sandbox/recover", &NodeRpc::recover},
       {"/node/pool/take", &NodeRpc::take_from_pool},
       {"/node/pool/list", &NodeRpc::list_pools},
       {"/node/pool/set", &NodeRpc::set_pool},
@@ -237,7 +203,7 @@ NodeRpc::Answer NodeRpc::dispatch(std::string path, JsonObject body) {
       {"/node/template/list", &NodeRpc::list_templates},
       {"/node/template/import", &NodeRpc::import_template},
       {"/node/template/remove", &NodeRpc::remove_template},
-  }};
+  });
   for (const auto& [name, method] : methods)
     if (name == path) co_return co_await (this->*method)(std::move(body));
   co_return fail(Code::not_found, "no such call");
@@ -268,13 +234,13 @@ NodeRpc::Answer NodeRpc::remove(JsonObject body) {
 }
 
 NodeRpc::Answer NodeRpc::pause(JsonObject body) {
-  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_TRY(const auto sandbox, find_sandbox(parts_.manager, body));
   SPACE_CO_CHECK(co_await sandbox->pause(Deadline::after(rest_limit)));
   co_return to_json(*sandbox);
 }
 
 NodeRpc::Answer NodeRpc::resume(JsonObject body) {
-  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_TRY(const auto sandbox, find_sandbox(parts_.manager, body));
   SPACE_CO_TRY(GuestInit init, parse_guest_init(body));
   SPACE_CO_TRY(const auto boot, bool_member(body, "boot"));
   SPACE_CO_CHECK(
@@ -283,26 +249,13 @@ NodeRpc::Answer NodeRpc::resume(JsonObject body) {
 }
 
 NodeRpc::Answer NodeRpc::stop(JsonObject body) {
-  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_TRY(const auto sandbox, find_sandbox(parts_.manager, body));
   SPACE_CO_CHECK(co_await sandbox->stop(Deadline::after(rest_limit)));
   co_return to_json(*sandbox);
 }
 
-NodeRpc::Answer NodeRpc::checkpoint(JsonObject body) {
-  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
-  SPACE_CO_TRY(const SnapshotRecord taken, co_await sandbox->snapshot({}, Deadline::after(checkpoint_limit)));
-  co_return to_json(taken);
-}
-
-NodeRpc::Answer NodeRpc::snapshots(JsonObject body) {
-  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
-  JsonArray snapshots;
-  for (const SnapshotRecord& snapshot : sandbox->snapshots()) snapshots.push_back(to_json(snapshot));
-  co_return JsonObject{{"snapshots", std::move(snapshots)}};
-}
-
 NodeRpc::Answer NodeRpc::policy(JsonObject body) {
-  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_TRY(const auto sandbox, find_sandbox(parts_.manager, body));
   PausePolicy policy = sandbox->record().policy;
   SPACE_CO_CHECK(change_policy(body, policy));
   SPACE_CO_CHECK(sandbox->set_policy(policy));
@@ -310,7 +263,8 @@ NodeRpc::Answer NodeRpc::policy(JsonObject body) {
 }
 
 NodeRpc::Answer NodeRpc::take_from_pool(JsonObject body) {
-  SPACE_CO_TRY(const VmKind kind, parse_kind(body));
+  SPACE_CO_TRY(const auto from, parse_from(body));
+  SPACE_CO_TRY(const VmKind kind, from ? parts_.manager.kind_of_published(*from) : parse_kind(body));
   auto id = parts_.manager.pool().take(kind);
   if (!id) co_return fail(Code::not_found, "no VM of this kind is parked");
   co_return JsonObject{{"id", *std::move(id)}};
@@ -324,14 +278,14 @@ NodeRpc::Answer NodeRpc::set_pool(JsonObject body) {
   SPACE_CO_TRY(const std::string digest, require_text(body, "template"));
   std::optional<std::int64_t> target;
   if (const auto found = body.find("target"); found != body.end() && !found->value().is_null()) {
-    SPACE_CO_TRY(target, int_member(body, "target", 0, integer_max));
+    SPACE_CO_TRY(target, int_member(body, "target", 0, rpc_integer_max));
   }
   SPACE_CO_CHECK(parts_.manager.pool().set_target(digest, target));
   co_return JsonObject();
 }
 
 NodeRpc::Answer NodeRpc::get(JsonObject body) {
-  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_TRY(const auto sandbox, find_sandbox(parts_.manager, body));
   co_return to_json(*sandbox);
 }
 
@@ -342,7 +296,7 @@ NodeRpc::Answer NodeRpc::list(JsonObject) {
 }
 
 NodeRpc::Answer NodeRpc::stats(JsonObject body) {
-  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_TRY(const auto sandbox, find_sandbox(parts_.manager, body));
   SPACE_CO_CHECK(check_running(*sandbox));
   co_await sandbox->meter().refresh(Deadline::after(stats_limit));
   co_return sandbox->meter().stats();
@@ -371,14 +325,14 @@ NodeRpc::Answer NodeRpc::all_stats(JsonObject body) {
 }
 
 NodeRpc::Answer NodeRpc::activity(JsonObject body) {
-  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_TRY(const auto sandbox, find_sandbox(parts_.manager, body));
   SPACE_CO_TRY(const auto call, bool_member(body, "call"));
   if (call.value_or(false)) sandbox->touch();
   co_return sandbox->meter().activity();
 }
 
 NodeRpc::Answer NodeRpc::isolation(JsonObject body) {
-  SPACE_CO_TRY(const auto sandbox, find(parts_.manager, body));
+  SPACE_CO_TRY(const auto sandbox, find_sandbox(parts_.manager, body));
   SPACE_CO_CHECK(check_running(*sandbox));
   const SandboxRecord& record = sandbox->record();
   SPACE_CO_TRY(const auto layers,
@@ -407,7 +361,7 @@ NodeRpc::Answer NodeRpc::logs(JsonObject body) {
 }
 
 NodeRpc::Answer NodeRpc::events(JsonObject body) {
-  SPACE_CO_TRY(const std::int64_t after, require_int(body, "after", 0, integer_max));
+  SPACE_CO_TRY(const std::int64_t after, require_int(body, "after", 0, rpc_integer_max));
   SPACE_CO_TRY(const auto wait_ms, int_member(body, "wait_ms", 0, wait_ms_max));
   const EventPage page = co_await parts_.events.wait(static_cast<std::uint64_t>(after),
                                                      Deadline::after(Millis(wait_ms.value_or(0))));

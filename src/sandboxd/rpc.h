@@ -1,4 +1,5 @@
-// NodeRpc: serves api/node-rpc.md. Every call and tunnel is its own coroutine of the session that asked.
+// NodeRpc: serves api/node-rpc.md. What concerns snapshots is in rpc_snapshots.cc. Every call and tunnel is
+// its own coroutine of the session that asked.
 #pragma once
 
 #include <string>
@@ -39,9 +40,19 @@ class NodeRpc {
   Answer pause(JsonObject body);
   Answer resume(JsonObject body);
   Answer stop(JsonObject body);
-  Answer checkpoint(JsonObject body);
+  Answer snapshot(JsonObject body);
   Answer snapshots(JsonObject body);
+  Answer remove_snapshot(JsonObject body);
+  Answer set_snapshot(JsonObject body);
+  Answer withdraw_snapshot(JsonObject body);
+  Answer published_snapshots(JsonObject body);
+  Answer rollback(JsonObject body);
+  Answer history(JsonObject body);
+  Answer diff(JsonObject body);
   Answer policy(JsonObject body);
+  Answer schedule(JsonObject body);
+  Answer recovery(JsonObject body);
+  Answer recover(JsonObject body);
   Answer take_from_pool(JsonObject body);
   Answer list_pools(JsonObject body);
   Answer set_pool(JsonObject body);

@@ -14,7 +14,6 @@ constexpr Millis retry_pause = 1s;
 constexpr Millis bind_limit = 15s;
 // Clients give up after a minute.
 constexpr Millis start_turn_limit = 50s;
-constexpr Millis remove_limit = 10s;
 constexpr Millis console_limit = 2s;
 constexpr Millis console_pause = 1s;
 
@@ -95,7 +94,7 @@ void Sandbox::note(LogLevel level, std::string message,
   log_->append(LogSource::node, level, std::move(message), std::move(fields));
 }
 
-void Sandbox::start(GuestInit init, std::optional<SnapshotId> from) {
+void Sandbox::start(GuestInit init, std::optional<StartSource> from) {
   begin(do_start(std::move(init), std::move(from)));
 }
 void Sandbox::bind(std::shared_ptr<Machine> machine, GuestInit init) {
@@ -148,26 +147,28 @@ Task<void> Sandbox::live(Task<void> beginning) {
   co_await do_delete();
 }
 
-Task<void> Sandbox::do_start(GuestInit init, std::optional<SnapshotId> from) {
+Task<void> Sandbox::do_start(GuestInit init, std::optional<StartSource> from) {
   const Monotonic begun = system_clock().monotonic();
   note(LogLevel::info, "sandbox created",
        {{"template", record_.template_digest},
         {"vcpus", std::to_string(record_.shape.vcpus)},
         {"memory_mib", std::to_string(record_.shape.memory_mib)},
         {"disk_mib", std::to_string(record_.shape.disk_mib)}});
+  // What somebody's programs do is never undone by a restart: they run once it is written down.
+  const bool others_memory = record_.origin && from && from->kind == SnapshotKind::full;
   if (from)
     machine_->set_wake({.identity = record_.id,
                         .init = std::move(init),
                         .generation = record_.counter,
                         .hooks = true,
-                        .thaw = true});
+                        .thaw = !others_memory});
   else
     machine_->set_guest_init(std::move(init));
   const StartSpec spec = start_spec();
   const auto turn = co_await node_.starts.enter(Deadline::after(start_turn_limit));
   PlanOutcome outcome;
   if (turn)
-    outcome = co_await run_plan(from ? plan_start_from(spec, {*from}) : plan_cold_start(spec), *machine_);
+    outcome = co_await run_plan(from ? plan_start_from(spec, *from) : plan_cold_start(spec), *machine_);
   else
     outcome.started = fail(Code::exhausted, "too many sandboxes are being started: {}", turn.error().message);
   if (outcome.started) {
@@ -178,6 +179,7 @@ Task<void> Sandbox::do_start(GuestInit init, std::optional<SnapshotId> from) {
   } else {
     leftovers_ = leftovers_ || !outcome.unwound;
   }
+  if (outcome.started && others_memory) co_await after_restore();
   tell_start(std::move(outcome.started), begun);
 }
 
@@ -186,7 +188,13 @@ Task<void> Sandbox::do_bind(GuestInit init) {
   const Monotonic begun = system_clock().monotonic();
   Result<void> bound = co_await machine_->cont_vcpus(Deadline::after(bind_limit));
   const std::int64_t continued_us = micros_since(begun);
-  if (bound) bound = co_await machine_->wake({.init = std::move(init)}, Deadline::after(bind_limit));
+  GuestWake wake{.init = std::move(init)};
+  if (record_.origin) {
+    wake.generation = record_.counter;
+    wake.hooks = true;
+    wake.thaw = false;
+  }
+  if (bound) bound = co_await machine_->wake(std::move(wake), Deadline::after(bind_limit));
   const std::int64_t woken_us = micros_since(begun);
   if (bound) {
     SandboxRecord running = record_;
@@ -198,6 +206,7 @@ Task<void> Sandbox::do_bind(GuestInit init) {
     (void)node_.journal.insert(record_);  // so that its failure has a record
   }
   if (!bound) leftovers_ = true;
+  if (bound && record_.origin) co_await after_restore();
   log::debug("sandbox bound", {{"sandbox", record_.id},
                                {"continued_us", continued_us},
                                {"woken_us", woken_us},
@@ -287,7 +296,7 @@ Task<void> Sandbox::do_delete() {
   while (true) {
     auto removed = co_await unwind(undo_everything(), *machine_);
     if (removed) removed = co_await remove_snapshots();
-    if (removed) removed = node_.journal.erase(record_.id);
+    if (removed) removed = forget_record();
     if (removed) break;
     log::warn("sandbox deletion failed, will be repeated",
               {{"sandbox", record_.id}, log::Field(removed.error())});
@@ -305,14 +314,26 @@ Task<void> Sandbox::wait_before_retry() {
   co_await changed_.wait(Deadline::after(retry_pause));
 }
 
+// But for those that others need.
 Task<Result<void>> Sandbox::remove_snapshots() {
   if (maybe_unfinished_) co_await drop_unfinished();
-  while (!snapshots_.empty()) {
-    SPACE_CO_CHECK(co_await node_.host.noded.snapshot_remove(record_.id, snapshots_.back().number,
-                                                             Deadline::after(remove_limit)));
-    snapshots_.pop_back();
-  }
+  std::erase_if(snapshots_, [this](const SnapshotRecord& snapshot) {
+    if (node_.is_needed(snapshot.id())) return false;
+    doomed_.insert(snapshot.number);
+    return true;
+  });
+  co_await remove_doomed();
+  if (!doomed_.empty()) co_return fail(Code::unavailable, "{} snapshots are still there", doomed_.size());
   co_return Result<void>();
+}
+
+Result<void> Sandbox::forget_record() {
+  std::set<std::uint64_t> kept;
+  for (const SnapshotRecord& snapshot : snapshots_) kept.insert(snapshot.number);
+  SPACE_CHECK(node_.journal.erase(record_.id, kept));
+  for (SnapshotRecord& snapshot : snapshots_) node_.leave_behind(std::move(snapshot));
+  snapshots_.clear();
+  return {};
 }
 
 Result<void> Sandbox::change(Change change, std::string reason, Write write) {

@@ -16,6 +16,7 @@ constexpr Millis checkpoint_limit = 10min;
 constexpr Millis shut_down_limit = 10s;
 constexpr Millis start_turn_limit = 60s;
 constexpr Millis upgrade_limit = 60s;
+constexpr Millis verb_limit = 10s;
 
 long long since(Monotonic start) {
   return std::chrono::duration_cast<Millis>(system_clock().monotonic() - start).count();
@@ -26,10 +27,11 @@ long long since(Monotonic start) {
 // What is asked of it
 // ----------------------------------------------------------------------------------------
 
-Task<Result<void>> Sandbox::settled(Deadline deadline) {
+Task<Result<void>> Sandbox::settled(Deadline deadline, Until until) {
   while (true) {
     if (being_deleted()) co_return fail(Code::not_found, "sandbox {} does not exist", record_.id);
-    if (!order_ && !in_transition(record_.state)) co_return Result<void>();
+    const bool may_be_told = until == Until::settled_or_awaits_init && awaits_init_;
+    if (!order_ && (!in_transition(record_.state) || may_be_told)) co_return Result<void>();
     if (!co_await changed_.wait(deadline))
       co_return fail(Code::conflict, "sandbox {} is {}", record_.id, to_string(record_.state));
   }
@@ -63,9 +65,9 @@ Task<Result<void>> Sandbox::pause(Deadline deadline) {
 
 Task<Result<void>> Sandbox::resume(GuestInit init, bool boot, Deadline deadline) {
   const auto self = shared_from_this();
-  SPACE_CO_CHECK(co_await settled(deadline));
+  SPACE_CO_CHECK(co_await settled(deadline, Until::settled_or_awaits_init));
   if (serves(record_.state)) co_return Result<void>();
-  if (!rests(record_.state))
+  if (!rests(record_.state) && !awaits_init_)
     co_return fail(Code::conflict, "sandbox {} is {}: {}", record_.id, to_string(record_.state), reason());
   const auto kind = boot ? Order::Kind::boot : Order::Kind::resume;
   co_return co_await give(std::make_shared<Order>(Order{.kind = kind, .init = std::move(init)}), deadline);
@@ -83,6 +85,7 @@ Task<Result<void>> Sandbox::stop(Deadline deadline) {
 Task<Result<void>> Sandbox::keep_for_restart(Deadline deadline) {
   const auto self = shared_from_this();
   closing_ = true;
+  if (recovers(record_.state) && pid() == 0) co_return Result<void>();  // so does the next start
   SPACE_CO_CHECK(co_await settled(deadline));
   if (!expects_vmm(record_.state, record_.memory)) co_return Result<void>();
   co_return co_await give(std::make_shared<Order>(Order{.kind = Order::Kind::keep}), deadline);
@@ -133,10 +136,12 @@ Task<Result<void>> Sandbox::do_order(OrderPtr order) {
       if (!serves(record_.state)) break;
       co_return co_await do_pause(order->idle);
     case Order::Kind::resume:
+      if (awaits_init_) co_return co_await boot_recovered(std::move(order->init));
       if (!rests(record_.state)) break;
       if (record_.memory == MemoryPlace::none) co_return co_await do_boot(std::move(order->init));
       co_return co_await do_resume(std::move(order->init));
     case Order::Kind::boot:
+      if (awaits_init_) co_return co_await boot_recovered(std::move(order->init));
       if (!rests(record_.state)) break;
       if (record_.memory != MemoryPlace::none) SPACE_CO_CHECK(co_await do_stop());
       co_return co_await do_boot(std::move(order->init));
@@ -145,6 +150,10 @@ Task<Result<void>> Sandbox::do_order(OrderPtr order) {
       co_return co_await do_stop();
     case Order::Kind::snapshot:
       co_return co_await do_snapshot(order);
+    case Order::Kind::remove_snapshot:
+      co_return co_await do_remove_snapshot(order->number.value_or(0));
+    case Order::Kind::rollback:
+      co_return co_await do_rollback(order);
     case Order::Kind::keep:
       if (serves(record_.state)) {
         SPACE_CO_CHECK(co_await do_pause(true));
@@ -219,24 +228,42 @@ Task<Result<void>> Sandbox::resume_hot() {
   co_return resumed;
 }
 
-Task<Result<void>> Sandbox::resume_cold(GuestInit init) {
-  SPACE_CO_CHECK(node_.admit(record_));
-  SPACE_CO_TRY(const auto turn, co_await node_.starts.enter(Deadline::after(start_turn_limit)));
-  const SnapshotId from{record_.id, record_.head};
+// A VM of its own, from a snapshot of its own. Nothing is written down of it.
+Task<Result<void>> Sandbox::restore_vm(SnapshotId from, GuestInit init) {
   make_machine();
   GuestWake wake{.generation = record_.counter + 1, .hooks = true, .thaw = false};
   if (!init.access_token.reveal().empty()) wake.init = std::move(init);
   machine_->set_wake(std::move(wake));
   const PlanOutcome outcome = co_await run_plan(plan_resume(start_spec(), from), *machine_);
-  if (!outcome.started) {
-    vmm_leftovers_ = !outcome.unwound;
-    co_return outcome.started;
+  if (!outcome.started) vmm_leftovers_ = !outcome.unwound;
+  co_return outcome.started;
+}
+
+// Written down, it goes on for good.
+Task<void> Sandbox::after_restore() {
+  machine_->keep();
+  meter_->note_resumed();
+  if (!std::exchange(metered_, true)) meter_->keep();
+  if (node_.host.daemon != nullptr) {
+    const auto replaced = co_await node_.host.daemon->replace_older(machine_, machine_->daemon_version(),
+                                                                    Deadline::after(upgrade_limit));
+    if (!replaced) log::warn("daemon not replaced", {{"sandbox", record_.id}, log::Field(replaced.error())});
   }
+  // User programs run only from here on: what they do is never undone by a restart.
+  co_await machine_->thaw();
+}
+
+Task<Result<void>> Sandbox::resume_cold(GuestInit init) {
+  SPACE_CO_CHECK(node_.admit(record_));
+  SPACE_CO_TRY(const auto turn, co_await node_.starts.enter(Deadline::after(start_turn_limit)));
+  const SnapshotId from{record_.id, record_.head};
+  SPACE_CO_CHECK(co_await restore_vm(from, std::move(init)));
   crash_point("resume-cold-woken");
   const SandboxRecord before = record_;
   record_.idle = false;
   record_.wanted = Wanted::running;
   record_.memory = MemoryPlace::vmm;
+  record_.disk_from_head = false;
   record_.compared_with = from.number;
   record_.restored_from = from;
   record_.counter += 1;
@@ -246,14 +273,7 @@ Task<Result<void>> Sandbox::resume_cold(GuestInit init) {
     vmm_leftovers_ = true;
     co_return written;
   }
-  machine_->keep();
-  if (node_.host.daemon != nullptr) {
-    const auto replaced = co_await node_.host.daemon->replace_older(machine_, machine_->daemon_version(),
-                                                                    Deadline::after(upgrade_limit));
-    if (!replaced) log::warn("daemon not replaced", {{"sandbox", record_.id}, log::Field(replaced.error())});
-  }
-  // User programs run only from here on: what they do is never undone by a restart.
-  co_await machine_->thaw();
+  co_await after_restore();
   co_return Result<void>();
 }
 
@@ -289,26 +309,38 @@ void Sandbox::stop_is_done() {
   (void)change(Change::stop_done, {});
 }
 
+// A VM of its own, from its disk. Nothing is written down of it.
+Task<Result<void>> Sandbox::boot_vm(GuestInit init) {
+  make_machine();
+  machine_->set_guest_init(std::move(init));
+  StartPlan plan = plan_boot(start_spec());
+  if (record_.disk_from_head)
+    plan.insert(plan.begin(), {effect::RestoreDisk{record_.id, record_.head}, Undo::none, verb_limit});
+  const PlanOutcome outcome = co_await run_plan(std::move(plan), *machine_);
+  if (!outcome.started) vmm_leftovers_ = !outcome.unwound;
+  co_return outcome.started;
+}
+
 Task<Result<void>> Sandbox::do_boot(GuestInit init) {
   const Monotonic begun = system_clock().monotonic();
   SPACE_CO_CHECK(node_.admit(record_));
   SPACE_CO_TRY(const auto turn, co_await node_.starts.enter(Deadline::after(start_turn_limit)));
   (void)change(Change::boot_begun, {}, Write::later);
-  make_machine();
-  machine_->set_guest_init(std::move(init));
-  const PlanOutcome outcome = co_await run_plan(plan_boot(start_spec()), *machine_);
-  Result<void> booted = outcome.started;
+  Result<void> booted = co_await boot_vm(std::move(init));
   if (booted) {
     const SandboxRecord before = record_;
     record_.wanted = Wanted::running;
     record_.memory = MemoryPlace::vmm;
+    record_.disk_from_head = false;
     record_.counter += 1;
     record_.started_at = system_clock().wall();
     booted = change(Change::resume_done, {});
-    if (!booted) record_ = before;
+    if (!booted) {
+      record_ = before;
+      vmm_leftovers_ = true;
+    }
   }
   if (!booted) {
-    vmm_leftovers_ = outcome.started || !outcome.unwound;
     (void)change(Change::boot_failed, {}, Write::later);
     note(LogLevel::error, "sandbox did not boot", {{"reason", booted.error().message}});
     co_return fail(booted.error().code, "sandbox {} did not boot: {}", record_.id, booted.error().message);

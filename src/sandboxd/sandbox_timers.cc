@@ -12,6 +12,7 @@ using namespace std::chrono_literals;
 
 // Until what failed by itself is tried again.
 constexpr Millis retry_after = 30s;
+constexpr Millis retry_recovery = 2s;  // somebody waits for it
 constexpr Millis sample_limit = 6s;
 // Between two looks: the shortest span in which a share of CPU is taken, and a little more.
 constexpr Millis idle_look = activity_limits::cpu_window + Millis(200);
@@ -50,6 +51,8 @@ std::optional<Monotonic> Sandbox::next_due() const {
   if (rests(record_.state) && record_.memory == MemoryPlace::vmm)
     at(paused_at_ + std::chrono::seconds(record_.policy.hot_keep_s.value_or(node_.hot_keep_s)));
   if (rests(record_.state) && record_.idle && record_.wanted == Wanted::running) at(now);
+  if (recovers(record_.state) && !awaits_init_) at(now);
+  if (const auto scheduled = next_scheduled()) at(*scheduled);
   if (rests(record_.state) && record_.idle && record_.wake_at)
     at(now +
        std::max(Millis(0), std::chrono::duration_cast<Millis>(*record_.wake_at - system_clock().wall())));
@@ -84,15 +87,21 @@ Task<void> Sandbox::do_due() {
     co_return;
   }
   Result<void> done;
-  if (wake_due()) {
+  if (recovers(record_.state)) {
+    done = co_await do_recover();
+  } else if (wake_due()) {
     done = co_await do_resume({});
   } else if (cold_due()) {
     done = co_await go_cold();
   } else if (idle_due()) {
     done = co_await pause_if_idle();
+  } else if (const auto kind = scheduled_kind_due()) {
+    done = co_await take_scheduled(*kind);
+  } else if (retention_due()) {
+    done = co_await apply_retention();
   }
   if (!done) {
-    retry_at_ = system_clock().monotonic() + retry_after;
+    retry_at_ = system_clock().monotonic() + (recovers(record_.state) ? retry_recovery : retry_after);
     log::warn("what was due failed", {{"sandbox", record_.id}, log::Field(done.error())});
   }
 }
