@@ -65,7 +65,7 @@ enum LaunchValue {
                     migrate-incoming; not_found: the disk came from no snapshot, or that is gone */
   ,
   launch_zero_free_pages /* 1 = the guest keeps its free pages zero: its snapshot is small, its boot slow */,
-  launch_second_disk /* number of a snapshot of `source` whose disk is seen too, read only; 0 = none */,
+  launch_second_disk /* number of a snapshot of `source` a copy of whose disk is seen too; 0 = none */,
   launch_third_disk /* the same; either both or neither, and only of a VM that boots */,
   launch_value_count
 };

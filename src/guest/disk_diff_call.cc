@@ -44,7 +44,7 @@ class MountedDisk {
     if (::mkdir(point.c_str(), 0700) != 0 && errno != EEXIST)
       return fail_errno(errno, fmt::format("make {}", point));
     constexpr unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
-    if (::mount(device.c_str(), point.c_str(), "ext4", flags, "noload,errors=continue") != 0)
+    if (::mount(device.c_str(), point.c_str(), "ext4", flags, "errors=continue") != 0)
       return fail_errno(errno, fmt::format("mount {}", device));
     point_ = point;
     SPACE_TRY(folder_, open_fd(point, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));

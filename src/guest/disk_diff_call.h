@@ -1,5 +1,5 @@
 // `diff` (api/channel.md): what differs between the second and the third disk of a machine that exists for
-// that alone. They are mounted read only, without their journals, and what they hold is hostile.
+// that alone. They are mounted read only once their journals are replayed, and what they hold is hostile.
 #pragma once
 
 #include "base/json.h"

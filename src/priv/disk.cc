@@ -1,6 +1,8 @@
 #include "priv/disk.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -64,6 +66,12 @@ Result<void> remove_disk(const Pool& pool, const SandboxPermit& sandbox) {
 
 Result<Fd> open_disk_file(const Pool& pool, const SandboxPermit& sandbox, const char* name, int flags) {
   return open_beneath(pool.sandboxes(), sandbox.id() + "/" + name, flags);
+}
+
+Result<Fd> clone_without_name(const Pool& pool, const SandboxPermit& sandbox, const Fd& source) {
+  SPACE_TRY(Fd copy, open_beneath(pool.sandboxes(), sandbox.id(), O_TMPFILE | O_RDWR, 0600));
+  if (::ioctl(copy.get(), FICLONE, source.get()) != 0) return fail_errno(errno, "clone a disk");
+  return copy;
 }
 
 }  // namespace space::priv

@@ -26,5 +26,8 @@ Result<void> create_disk(const Pool& pool, const SandboxPermit& sandbox, const T
 Result<void> remove_disk(const Pool& pool, const SandboxPermit& sandbox);
 // One of the files that came with the template.
 Result<Fd> open_disk_file(const Pool& pool, const SandboxPermit& sandbox, const char* name, int flags);
+// A file of its own to write to, with what `source` holds, in the sandbox's subvolume: gone with its last
+// descriptor.
+Result<Fd> clone_without_name(const Pool& pool, const SandboxPermit& sandbox, const Fd& source);
 
 }  // namespace space::priv

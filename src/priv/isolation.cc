@@ -205,12 +205,23 @@ bool all_read_only(std::string_view mountinfo) {
   });
 }
 
+namespace {
+
+// Of a snapshot's disk, for a VM that compares two: "/…/#1234 (deleted)".
+bool is_unnamed_copy(std::string_view target) {
+  const std::string_view name = target.substr(target.rfind('/') + 1);
+  return target.starts_with('/') && name.starts_with('#') && name.ends_with(" (deleted)");
+}
+
+}  // namespace
+
 bool is_vmm_descriptor(std::string_view target) {
   constexpr std::string_view kinds[] = {"socket:[", "pipe:[", "anon_inode:"};
   constexpr std::string_view files[] = {"/dev/null", "/dev/net/tun", "/dev/kvm",
                                         "/memory",   "/kernel",      "/initramfs"};
   return std::ranges::any_of(kinds, [&](std::string_view kind) { return target.starts_with(kind); }) ||
-         std::ranges::find(files, target) != std::end(files) || target.ends_with("/disk.raw");
+         std::ranges::find(files, target) != std::end(files) || target.ends_with("/disk.raw") ||
+         is_unnamed_copy(target);
 }
 
 }  // namespace space::priv

@@ -28,10 +28,11 @@ TEST(Mounts, OneThatCanBeWrittenIsSeen) {
 
 TEST(Descriptors, AreOfKnownKindsOrStrays) {
   for (const char* own : {"socket:[12]", "pipe:[3]", "anon_inode:[eventfd]", "/dev/net/tun", "/dev/kvm",
-                          "/dev/null", "/var/lib/space/pool/sandboxes/i0123456789abcdefghi/disk.raw"})
+                          "/dev/null", "/var/lib/space/pool/sandboxes/i0123456789abcdefghi/disk.raw",
+                          "/var/lib/space/pool/sandboxes/i0123456789abcdefghi/#261 (deleted)"})
     EXPECT_TRUE(is_vmm_descriptor(own)) << own;
-  for (const char* stray :
-       {"/", "/etc/shadow", "/dev/loop0", "/dev/null0", "/var/lib/space/pool", "net:[4026531840]"})
+  for (const char* stray : {"/", "/etc/shadow", "/dev/loop0", "/dev/null0", "/var/lib/space/pool",
+                            "net:[4026531840]", "/etc/shadow (deleted)", "/tmp/#1"})
     EXPECT_FALSE(is_vmm_descriptor(stray)) << stray;
 }
 

@@ -81,8 +81,8 @@ Result<Materials> gather(const Layout& layout, const Pool& pool, VmmLaunch& laun
   out.qmp = std::move(launch.qmp);
   out.channel = std::move(launch.channel);
   if (launch.disks.size() == 2) {
-    out.second_disk = std::move(launch.disks[0]);
-    out.third_disk = std::move(launch.disks[1]);
+    SPACE_TRY(out.second_disk, clone_without_name(pool, launch.sandbox, launch.disks[0]));
+    SPACE_TRY(out.third_disk, clone_without_name(pool, launch.sandbox, launch.disks[1]));
   }
   return out;
 }

@@ -27,7 +27,7 @@ struct VmmLaunch {
   Fd qmp, channel;                    // listening sockets
   std::string bundle;                 // name of the one with its QEMU (bundle.h)
   Fd memory;                          // what its memory reads as until written; none: zeros
-  std::vector<Fd> disks;              // of snapshots, read only; at most two
+  std::vector<Fd> disks;              // of snapshots, read only: it gets copies; at most two
   std::vector<std::string> may_miss;  // layers of the jail without which it may run where the kernel has none
 };
 

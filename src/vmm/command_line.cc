@@ -104,9 +104,9 @@ void add_snapshot_disk(Arguments& out, int fd, int set, std::string_view name) {
   if (fd < 0) return;
   out.add("-add-fd", fmt::format("fd={},set={}", fd, set));
   out.add("-blockdev", fmt::format("driver=file,node-name={}-file,filename=/dev/fdset/{},aio=threads,"
-                                   "locking=off,read-only=on,auto-read-only=off",
+                                   "locking=off,auto-read-only=off",
                                    name, set));
-  out.add("-blockdev", fmt::format("driver=raw,node-name={0},file={0}-file,read-only=on", name));
+  out.add("-blockdev", fmt::format("driver=raw,node-name={0},file={0}-file", name));
   out.add("-device", fmt::format("virtio-blk-device,drive={0},serial={0}", name));
 }
 

@@ -23,7 +23,8 @@ struct InheritedFds {
   int channel = -1;  // the same, for the private channel
   int tap = -1;      // IFF_TAP | IFF_NO_PI | IFF_VNET_HDR, attached
   int disk = -1;     // the VM's disk.raw, O_RDWR
-  // Of two snapshots, O_RDONLY; none: the machine has one disk. They come after all other devices.
+  // Copies of two snapshots' disks, O_RDWR: to be read a journal has to be replayed. None: it has one disk.
+  // They come after all other devices.
   int second_disk = -1, third_disk = -1;
   int kvm = -1;  // /dev/kvm, O_RDWR; used with Accelerator::kvm only
 };

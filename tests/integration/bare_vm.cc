@@ -79,8 +79,8 @@ Result<std::unique_ptr<BareVm>> BareVm::make(Shape shape) {
   SPACE_TRY(vm->channel_, listen_at(vm->folder_ + "/channel.sock"));
   SPACE_TRY(vm->disk_, open_fd(vm->folder_ + "/disk.raw", O_RDWR | O_CREAT, 0600));
   if (!shape.second_disk.empty()) {
-    SPACE_TRY(vm->second_disk_, open_fd(shape.second_disk, O_RDONLY));
-    SPACE_TRY(vm->third_disk_, open_fd(shape.third_disk, O_RDONLY));
+    SPACE_TRY(vm->second_disk_, open_fd(shape.second_disk, O_RDWR));
+    SPACE_TRY(vm->third_disk_, open_fd(shape.third_disk, O_RDWR));
   }
   SPACE_TRY(vm->tsc_khz_, vmm::host_tsc_khz());
   return vm;

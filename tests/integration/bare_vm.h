@@ -18,7 +18,7 @@ class BareVm {
     std::uint32_t vcpus = 1;
     std::uint32_t memory_mib = 512;
     bool zero_free_pages = false;         // of a boot
-    std::string second_disk, third_disk;  // paths of images, attached read only; both or neither
+    std::string second_disk, third_disk;  // paths of images that it may write to; both or neither
   };
 
   // Copies the disk of `template_folder` (manifest.json, disk.raw, vmlinuz, initramfs.img) into a folder of

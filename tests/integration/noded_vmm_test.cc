@@ -81,6 +81,58 @@ TEST_F(VmmTest, SeesOnlyWhatItWasGiven) {
   EXPECT_TRUE(await([&] { return log_of(id) == "started\n"; })) << log_of(id);
 }
 
+// Two more descriptors, of copies that nobody else sees, and nothing else.
+TEST_F(VmmTest, DisksOfSnapshotsAreSeenAndNeverWritten) {
+  const std::string source = make_sandbox(digest_), id = make_sandbox(digest_);
+  const Listeners listeners(root_, id);
+  for (const std::uint64_t number : {1U, 2U}) {
+    ASSERT_TRUE(client().call(Verb::snapshot_begin, source, "", {number, 0, 1}).done());
+    ASSERT_TRUE(client().call(Verb::snapshot_finish, source, "", {number, 0}).done());
+  }
+  Request request = Client::request(Verb::vmm_launch, id, "", {1, 128, 0, 0, 0, 0, 0, 0, 1, 2});
+  source.copy(request.source, sizeof request.source);
+  Client asking = client();
+  asking.send(request, {listeners.qmp.get(), listeners.channel.get()});
+  const Got launched = asking.receive();
+  ASSERT_TRUE(launched.done()) << launched.message;
+  const std::filesystem::path process = "/proc/" + std::to_string(launched.values[0]);
+  const auto target = [&](int fd) {
+    std::error_code none;
+    return std::filesystem::read_symlink(process / "fd" / std::to_string(fd), none).string();
+  };
+  const auto access = [&](int fd) {
+    const std::string text = content_of(process / "fdinfo" / std::to_string(fd));
+    return std::stoi(text.substr(text.find("flags:") + 6), nullptr, 8) & O_ACCMODE;
+  };
+  EXPECT_EQ(target(6), state_ + "/pool/sandboxes/" + id + "/disk.raw");
+  EXPECT_EQ(access(6), O_RDWR);
+  for (const int number : {1, 2}) {
+    EXPECT_THAT(target(6 + number), HasSubstr("/pool/sandboxes/" + id + "/#"));
+    EXPECT_THAT(target(6 + number), HasSubstr(" (deleted)"));
+    EXPECT_EQ(access(6 + number), O_RDWR);
+    const std::string kept =
+        state_ + "/pool/snapshots/" + source + "/" + std::to_string(number) + "/disk.raw";
+    const Fd copy = open_fd(process / "fd" / std::to_string(6 + number), O_RDWR).value();
+    const Fd original = open_fd(kept, O_RDONLY).value();
+    const auto first_byte = [](const Fd& file) {
+      char byte = 0;
+      EXPECT_EQ(::pread(file.get(), &byte, 1, 0), 1);
+      return byte;
+    };
+    const char before = first_byte(original);
+    EXPECT_EQ(first_byte(copy), before);
+    const char other = static_cast<char>(before + 1);
+    EXPECT_EQ(::pwrite(copy.get(), &other, 1, 0), 1);
+    EXPECT_EQ(first_byte(copy), other);
+    EXPECT_EQ(first_byte(original), before);
+  }
+  EXPECT_EQ(target(9), "") << "no other";
+  EXPECT_THAT(content_of(process / "cmdline"), HasSubstr("serial=third"));
+  const Got isolation = client().call(Verb::vmm_isolation, id);
+  ASSERT_TRUE(isolation.done()) << isolation.message;
+  EXPECT_THAT(text_of(isolation.fd), HasSubstr("9 open, each of a known kind"));
+}
+
 // QEMU's own filter is missing here, and only that.
 TEST_F(VmmTest, TheReportNamesEveryLayerAndWhatIsMissing) {
   const std::string id = make_sandbox(digest_);
