@@ -50,6 +50,26 @@ Task<Reply> Api::handle(ApiRequest request) {
       co_return co_await checkpoint(std::move(request));
     case Action::sandbox_snapshots:
       co_return co_await snapshots(std::move(request));
+    case Action::snapshot_remove:
+      co_return co_await remove_snapshot(std::move(request));
+    case Action::snapshot_change:
+      co_return co_await change_snapshot(std::move(request));
+    case Action::sandbox_rollback:
+      co_return co_await rollback(std::move(request));
+    case Action::schedule_get:
+      co_return co_await get_schedule(std::move(request));
+    case Action::schedule_set:
+      co_return co_await set_schedule(std::move(request));
+    case Action::recovery_get:
+      co_return co_await get_recovery(std::move(request));
+    case Action::recovery_set:
+      co_return co_await set_recovery(std::move(request));
+    case Action::recovery_start:
+      co_return co_await recover(std::move(request));
+    case Action::sandbox_history:
+      co_return co_await history(std::move(request));
+    case Action::sandbox_diff:
+      co_return co_await diff(std::move(request));
     case Action::pause_policy_get:
       co_return co_await get_pause_policy(std::move(request));
     case Action::pause_policy_set:
@@ -76,19 +96,18 @@ Task<Reply> Api::handle(ApiRequest request) {
       co_return co_await add_template(std::move(request));
     case Action::template_remove:
       co_return co_await remove_template(std::move(request));
+    case Action::sandbox_fork:
+      co_return co_await fork(std::move(request), ForkRoute::e2b);
+    case Action::sandbox_fork_v1:
+      co_return co_await fork(std::move(request), ForkRoute::v1);
+    case Action::snapshot_publish:
+      co_return co_await publish_snapshot(std::move(request));
+    case Action::published_list:
+      co_return co_await list_published(std::move(request));
+    case Action::published_remove:
+      co_return co_await remove_published(std::move(request));
     case Action::node_info:
       co_return co_await node_info();
-    case Action::snapshot_remove:
-    case Action::snapshot_change:
-    case Action::sandbox_fork_v1:
-    case Action::sandbox_rollback:
-    case Action::schedule_get:
-    case Action::schedule_set:
-    case Action::recovery_get:
-    case Action::recovery_set:
-    case Action::recovery_start:
-    case Action::sandbox_history:
-    case Action::sandbox_diff:
     case Action::sandbox_tunnel:  // the proxy's: their answers are streams of bytes
     case Action::signed_file:
     case Action::not_available:

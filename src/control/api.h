@@ -55,10 +55,26 @@ class Api {
   Task<Reply> start_again(ApiRequest request);
   Task<Reply> pause(ApiRequest request);
   Task<Reply> stop(ApiRequest request);
-  Task<Reply> checkpoint(ApiRequest request);
-  Task<Reply> snapshots(ApiRequest request);
   Task<Reply> get_pause_policy(ApiRequest request);
   Task<Reply> set_pause_policy(ApiRequest request);
+  // api_snapshots.cc
+  Task<Reply> checkpoint(ApiRequest request);
+  Task<Reply> snapshots(ApiRequest request);
+  Task<Reply> remove_snapshot(ApiRequest request);
+  Task<Reply> change_snapshot(ApiRequest request);
+  Task<Reply> rollback(ApiRequest request);
+  Task<Reply> get_schedule(ApiRequest request);
+  Task<Reply> set_schedule(ApiRequest request);
+  Task<Reply> get_recovery(ApiRequest request);
+  Task<Reply> set_recovery(ApiRequest request);
+  Task<Reply> recover(ApiRequest request);
+  Task<Reply> history(ApiRequest request);
+  Task<Reply> diff(ApiRequest request);
+  // api_forks.cc
+  Task<Reply> fork(ApiRequest request, ForkRoute route);
+  Task<Reply> publish_snapshot(ApiRequest request);
+  Task<Reply> list_published(ApiRequest request);
+  Task<Reply> remove_published(ApiRequest request);
   // api_pools.cc
   Task<Reply> list_pools();
   Task<Reply> set_pool(ApiRequest request);

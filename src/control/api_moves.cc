@@ -1,4 +1,4 @@
-// Routes that let a sandbox rest and bring it back, and what is kept of it.
+// Routes that let a sandbox rest and bring it back.
 #include "control/api.h"
 #include "control/move_json.h"
 #include "control/sandbox_json.h"
@@ -40,20 +40,6 @@ Task<Reply> Api::pause(ApiRequest request) {
 Task<Reply> Api::stop(ApiRequest request) {
   const auto done = co_await sandboxes_.stop(request.team.id, request.route.id);
   co_return done ? no_content() : refuse(done.error());
-}
-
-Task<Reply> Api::checkpoint(ApiRequest request) {
-  const auto made = co_await sandboxes_.checkpoint(request.team.id, request.route.id);
-  if (!made) co_return refuse(made.error());
-  const auto body = snapshot_json(*made);
-  co_return body ? json_reply(201, *body) : refuse(body.error());
-}
-
-Task<Reply> Api::snapshots(ApiRequest request) {
-  const auto answer = co_await sandboxes_.snapshots(request.team.id, request.route.id);
-  if (!answer) co_return refuse(answer.error());
-  const auto body = snapshots_json(*answer);
-  co_return body ? json_reply(200, *body) : refuse(body.error());
 }
 
 Task<Reply> Api::get_pause_policy(ApiRequest request) {

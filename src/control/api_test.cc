@@ -189,7 +189,7 @@ TEST_F(ApiTest, BadInput) {
   const Answer method = plane.api("PUT", "/v2/sandboxes");
   EXPECT_EQ(method.status, 405);
   EXPECT_TRUE(method.fields.get("Allow"));
-  EXPECT_EQ(plane.api("POST", "/sandboxes/" + new_sandbox_id() + "/fork").status, 501);
+  EXPECT_EQ(plane.api("POST", "/sandboxes/" + new_sandbox_id() + "/refreshes").status, 501);
   EXPECT_TRUE(plane.node().created.empty());
 }
 

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "control/lifetime.h"
 #include "control/network_options.h"
+#include "control/snapshot_requests.h"
 
 namespace space::control {
 namespace {
@@ -127,6 +128,17 @@ Result<store::PausePolicy> read_policy(const JsonObject& body, store::PausePolic
   return policy;
 }
 
+Result<void> read_keeping(const JsonObject& body, CreateRequest& request) {
+  if (const Json* schedule = body.if_contains("schedule")) {
+    SPACE_TRY(request.schedule, read_schedule(*schedule));
+  }
+  SPACE_TRY(const auto recovery, text_member(body, "recovery"));
+  if (recovery) {
+    SPACE_TRY(request.recovery, read_recovery_policy(*recovery));
+  }
+  return {};
+}
+
 Result<void> refuse_unsupported(const JsonObject& body) {
   SPACE_TRY(const JsonArray* volumes, array_member(body, "volumeMounts"));
   if (volumes != nullptr && !volumes->empty())
@@ -169,6 +181,7 @@ Result<CreateRequest> parse_create_request(std::string_view text, ApiVersion ver
   if (policy != nullptr) {
     SPACE_TRY(request.policy, read_policy(*policy, {}));
   }
+  SPACE_CHECK(read_keeping(body, request));
   SPACE_CHECK(refuse_unsupported(body));
   SPACE_TRY(const auto secure, bool_member(body, "secure"));
   request.secure = version == ApiVersion::v2 || secure.value_or(false);

@@ -16,12 +16,16 @@ namespace space::control {
 enum class ApiVersion : unsigned char { v1, v2 };
 
 struct CreateRequest {
+  using Env = std::map<std::string, SecretText>;
+
   std::string template_name;
   std::int64_t timeout_s = 0;
   store::SandboxOptions options;
   store::Lifecycle lifecycle;
   store::PausePolicy policy;
-  std::map<std::string, SecretText> env;
+  std::optional<SnapshotSchedule> schedule;
+  RecoveryPolicy recovery = RecoveryPolicy::disk;
+  Env env;
   bool secure = true;  // false: no access token, the daemon is open to whoever knows the id
 };
 

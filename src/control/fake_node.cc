@@ -8,19 +8,6 @@
 namespace space::control {
 namespace {
 
-CallResponse ok(const JsonObject& body) {
-  return {200, to_text(body)};
-}
-
-CallResponse refusal(const Error& error) {
-  const int status = error.code == Code::not_found     ? 404
-                     : error.code == Code::exhausted   ? 429
-                     : error.code == Code::conflict    ? 409
-                     : error.code == Code::unavailable ? 503
-                                                       : 500;
-  return {status, to_text(JsonObject{{"code", to_string(error.code)}, {"message", error.message}})};
-}
-
 http::ResponseHead plain(int status) {
   http::ResponseHead head;
   head.status = status;
@@ -29,6 +16,19 @@ http::ResponseHead plain(int status) {
 }
 
 }  // namespace
+
+CallResponse FakeNode::ok(const JsonObject& body) {
+  return {200, to_text(body)};
+}
+
+CallResponse FakeNode::refusal(const Error& error) {
+  const int status = error.code == Code::not_found     ? 404
+                     : error.code == Code::exhausted   ? 429
+                     : error.code == Code::conflict    ? 409
+                     : error.code == Code::unavailable ? 503
+                                                       : 500;
+  return {status, to_text(JsonObject{{"code", to_string(error.code)}, {"message", error.message}})};
+}
 
 Task<void> FakeNode::serve(StreamPtr transport) {
   H2Handlers handlers;
@@ -82,7 +82,14 @@ JsonObject FakeNode::object(const std::string& id) const {
                                                       : "live"},
           {"restored_from", sandbox.restored_from},
           {"generation_counter", 4},
-          {"policy", sandbox.policy}};
+          {"policy", sandbox.policy},
+          {"head", sandbox.head},
+          {"origin", nullptr},
+          {"schedule", sandbox.schedule},
+          {"recovery", sandbox.recovery},
+          {"recovered", sandbox.recovered},
+          {"disk_kept", sandbox.disk_kept},
+          {"awaits_init", sandbox.awaits_init}};
 }
 
 Task<CallResponse> FakeNode::call(CallRequest request) {
@@ -104,20 +111,23 @@ Task<CallResponse> FakeNode::call(CallRequest request) {
     templates.insert(*require_text(*body, "digest"));
     co_return ok({{"name", "base"}, {"shape", {{"vcpus", 1}, {"memory_mib", 512}, {"disk_mib", 4096}}}});
   }
+  if (request.path == "/node/sandbox/snapshot") co_return co_await take_snapshot(*body);
+  for (const char* call :
+       {"snapshot/remove", "snapshot/set", "rollback", "schedule", "recovery", "recover", "history", "diff"})
+    if (request.path == fmt::format("/node/sandbox/{}", call)) co_return co_await lineage(call, *body);
   co_return observe(request.path, *body);
 }
 
 CallResponse FakeNode::observe(const std::string& path, const JsonObject& body) {
   if (path == "/node/stats") return stats_of_all(body);
+  if (path.starts_with("/node/snapshot/")) return published_call(path, body);
   const std::string id = require_text(body, "id").value_or("");
   if (path == "/node/sandbox/stats") return ok(stats[id]);
   if (!sandboxes.contains(id) && !path.ends_with("/logs") && !path.ends_with("/isolation") &&
       !path.ends_with("/activity"))
     return refusal({Code::not_found, "not here"});
   if (path == "/node/sandbox/get") return ok(object(id));
-  if (path == "/node/sandbox/checkpoint" || path == "/node/sandbox/snapshots" ||
-      path == "/node/sandbox/policy")
-    return keep(path, body);
+  if (path == "/node/sandbox/snapshots" || path == "/node/sandbox/policy") return keep(path, body);
   if (path == "/node/sandbox/isolation") return ok(isolation[id]);
   if (path == "/node/sandbox/activity") {
     called.push_back(id);
@@ -139,17 +149,7 @@ CallResponse FakeNode::keep(const std::string& path, const JsonObject& body) {
       if (body.contains(key)) sandbox.policy[key] = body.at(key);
     return ok(object(id));
   }
-  if (!serves(sandbox.state)) return refusal({Code::conflict, "it does not run"});
-  const std::size_t number = sandbox.snapshots.size() + 1;
-  sandbox.snapshots.push_back(JsonObject{{"number", number},
-                                         {"parent", number - 1},
-                                         {"created_at", "2026-01-31T12:00:00.000Z"},
-                                         {"quiesced", true},
-                                         {"memory_bytes", 1000},
-                                         {"dirty_bytes", 100},
-                                         {"written_bytes", 90},
-                                         {"stop_window_us", 5000}});
-  return ok(sandbox.snapshots.back().get_object());
+  return refusal({Code::not_found, path});
 }
 
 Task<CallResponse> FakeNode::move(std::string verb, JsonObject body) {
@@ -159,7 +159,8 @@ Task<CallResponse> FakeNode::move(std::string verb, JsonObject body) {
   if (move_error) co_return refusal(*move_error);
   const State goal = verb == "resume" ? State::running : verb == "pause" ? State::paused : State::stopped;
   if (sandboxes.at(id).state != goal) {
-    sandboxes.at(id).state = verb == "resume" ? State::resuming : State::pausing;
+    if (!recovers(sandboxes.at(id).state))
+      sandboxes.at(id).state = verb == "resume" ? State::resuming : State::pausing;
     if (verb != "resume") break_streams(id);
     while (moves_hang) co_await changed_.wait();
   }
@@ -167,6 +168,7 @@ Task<CallResponse> FakeNode::move(std::string verb, JsonObject body) {
   if (found == sandboxes.end()) co_return refusal({Code::conflict, "deleted"});
   found->second.state = goal;
   found->second.idle = false;
+  found->second.awaits_init = false;
   if (verb == "resume") found->second.resumed_with = std::move(body);
   changed_.notify_all();
   co_return ok(object(id));
@@ -208,10 +210,17 @@ Task<CallResponse> FakeNode::create(JsonObject body) {
   const std::string id = *require_text(body, "id");
   created.push_back(id);
   if (create_error) co_return refusal(*create_error);
+  if (const auto error = refuse_create ? refuse_create(created.size() - 1) : std::nullopt)
+    co_return refusal(*error);
+  if (const auto error = refuses_from(body)) co_return refusal(*error);
   while (create_hangs) co_await changed_.wait();
   sandboxes[id] = {State::running, "", std::move(body)};
   if (const auto policy = object_member(sandboxes[id].request, "policy"); policy && *policy)
     for (const auto& [key, value] : **policy) sandboxes[id].policy[key] = value;
+  if (const Json* schedule = sandboxes[id].request.if_contains("schedule"))
+    sandboxes[id].schedule = *schedule;
+  if (const auto recovery = text_member(sandboxes[id].request, "recovery"); recovery && *recovery)
+    sandboxes[id].recovery = **recovery;
   co_return ok(object(id));
 }
 

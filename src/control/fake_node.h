@@ -3,6 +3,7 @@
 // resume and stop as a real node's do, in as many steps as a test wants.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "base/json.h"
 #include "core/lifecycle.h"
+#include "core/snapshot.h"
 #include "net/h2_session.h"
 #include "net/http.h"
 
@@ -26,7 +28,14 @@ class FakeNode {
     bool idle = false;
     JsonObject resumed_with = {};  // the last resume
     JsonArray snapshots = {};
+    std::int64_t last_snapshot = 0;
+    bool cold = false;  // paused with nothing but its newest snapshot
     Json restored_from = {};
+    std::int64_t head = 0, undo = 0;  // numbers of snapshots
+    Json schedule = {};
+    std::string recovery = "disk";
+    Json recovered = {};
+    bool disk_kept = false, awaits_init = false;
     JsonObject policy = {{"idle_pause_s", nullptr}, {"hot_keep_s", 300}};
   };
   std::map<std::string, Sandbox> sandboxes;
@@ -49,6 +58,24 @@ class FakeNode {
   std::map<std::string, JsonObject> isolation;  // answers, by sandbox
   JsonObject log_request;                       // the last one
 
+  // fake_node_snapshots.cc
+  std::set<SnapshotId> held, published;  // snapshots that outlive their sandboxes
+  std::vector<SnapshotId> withdrawn;
+  std::vector<JsonObject> snapshot_calls;  // of sandbox/snapshot
+  std::optional<Error> snapshot_error;     // answer of every one of them
+  bool snapshot_hangs = false;             // it is made, and the answer stays away
+  int published_asked = 0;
+  // Of the nth create, from 0; nullopt: it works.
+  std::function<std::optional<Error>(std::size_t)> refuse_create;
+
+  // fake_node_lineage.cc
+  std::vector<std::pair<std::string, JsonObject>> lineage_calls;  // names and bodies, in their order
+  JsonObject history, difference;                                 // answers
+  bool loses_rollbacks = false;                                   // its daemon dies when it hears of one
+
+  // As a VMM's death: "recovering", until its token comes.
+  void crash(std::string id, std::string cause);
+
   // Events at their most awkward: of a state it had once.
   void say(std::string id, State state, bool idle = false);
   void lose_events();  // the next answer to events has a gap
@@ -66,6 +93,16 @@ class FakeNode {
   Task<CallResponse> move(std::string verb, JsonObject body);
   Task<CallResponse> pool(std::string path, JsonObject body);
   CallResponse keep(const std::string& path, const JsonObject& body);
+  static CallResponse ok(const JsonObject& body);
+  static CallResponse refusal(const Error& error);
+  static JsonObject snapshot_object(std::size_t number, std::string_view kind, std::string_view cause);
+  Task<CallResponse> take_snapshot(JsonObject body);
+  CallResponse make_snapshot(const JsonObject& body);
+  std::optional<Error> refuses_from(const JsonObject& body) const;
+  CallResponse published_call(const std::string& path, const JsonObject& body);
+  Task<CallResponse> lineage(std::string path, JsonObject body);
+  Task<CallResponse> roll_back(JsonObject body);
+  CallResponse snapshot_number(const std::string& call, const JsonObject& body);
   CallResponse remove(const JsonObject& body);
   CallResponse list() const;
   CallResponse stats_of_all(const JsonObject& body) const;

@@ -18,7 +18,11 @@ struct SandboxService::Live {
   std::uint64_t moves = 0;               // those that ended
   Error move_error{Code::internal, ""};  // of the last one, if it failed
   bool move_failed = false;
-  Event changed;  // its state, or a move ended, or it is over, or a deletion stopped short of it
+  std::optional<RollbackRequest> rollback;  // the move under way or the last one, if it was one
+  std::int64_t rolled_back_to = 0;          // by the last that worked
+  std::int64_t undo = 0;
+  bool keeps_end = false;  // it ran when its rollback or crash came: its life is not a new one after that
+  Event changed;           // its state, or a move ended, or it is over, or a deletion stopped short of it
 };
 
 }  // namespace space::control

@@ -1,5 +1,7 @@
 #include "control/move_json.h"
 
+#include "control/snapshot_json.h"
+
 namespace space::control {
 namespace {
 
@@ -8,11 +10,6 @@ struct Name {
   std::string_view ours;
 };
 
-constexpr Name snapshot_numbers[] = {{"number", "number"},
-                                     {"memory_bytes", "memoryBytes"},
-                                     {"dirty_bytes", "dirtyBytes"},
-                                     {"written_bytes", "writtenBytes"},
-                                     {"stop_window_us", "stopWindowUs"}};
 constexpr Name pool_numbers[] = {
     {"vcpus", "cpuCount"}, {"memory_mib", "memoryMB"}, {"disk_mib", "diskSizeMB"}, {"target", "target"},
     {"parked", "parked"},  {"filling", "filling"},     {"hits", "hits"},           {"misses", "misses"}};
@@ -49,27 +46,6 @@ Result<JsonObject> pool_json(const JsonObject& from, const std::map<std::string,
 
 }  // namespace
 
-Result<JsonObject> snapshot_json(const JsonObject& from_node) {
-  SPACE_TRY(JsonObject json, translate(from_node, snapshot_numbers));
-  SPACE_TRY(const std::string created_at, require_text(from_node, "created_at"));
-  SPACE_TRY(const auto parent, int_member(from_node, "parent", 0, INT64_MAX));
-  SPACE_TRY(const auto quiesced, bool_member(from_node, "quiesced"));
-  json["createdAt"] = created_at;
-  json["parent"] = parent && *parent > 0 ? Json(*parent) : Json(nullptr);
-  json["quiesced"] = quiesced.value_or(false);
-  return json;
-}
-
-Result<JsonObject> snapshots_json(const JsonObject& from_node) {
-  SPACE_TRY(const JsonArray given, members(from_node, "snapshots"));
-  JsonArray snapshots;
-  for (const Json& value : given) {
-    SPACE_TRY(auto json, snapshot_json(value.get_object()));
-    snapshots.push_back(std::move(json));
-  }
-  return JsonObject{{"snapshots", std::move(snapshots)}};
-}
-
 JsonObject policy_json(const store::PausePolicy& policy) {
   const auto seconds = [](std::optional<std::int64_t> value) { return value ? Json(*value) : Json(nullptr); };
   return {{"idlePauseSeconds", seconds(policy.idle_pause_s)}, {"hotKeepSeconds", seconds(policy.hot_keep_s)}};
@@ -77,6 +53,7 @@ JsonObject policy_json(const store::PausePolicy& policy) {
 
 Result<void> add_node_view(JsonObject& json, const store::Sandbox& row, const JsonObject& from_node) {
   json["pausePolicy"] = policy_json(row.policy);
+  SPACE_CHECK(add_lineage(json, row, from_node));
   SPACE_TRY(const auto idle, bool_member(from_node, "idle"));
   SPACE_TRY(const auto memory, text_member(from_node, "memory"));
   SPACE_TRY(const auto counter, int_member(from_node, "generation_counter", 0, INT64_MAX));

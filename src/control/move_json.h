@@ -1,4 +1,4 @@
-// What the node says of snapshots and warm pools, in the words of the API. Pure.
+// What the node says of a sandbox and of warm pools, in the words of the API. Pure.
 //
 // internal: the node left out what it must say.
 #pragma once
@@ -11,8 +11,6 @@
 
 namespace space::control {
 
-Result<JsonObject> snapshot_json(const JsonObject& from_node);
-Result<JsonObject> snapshots_json(const JsonObject& from_node);
 // What only /v1 shows of a sandbox. `from_node` is empty when there is no node: then its members are null.
 Result<void> add_node_view(JsonObject& json, const store::Sandbox& row, const JsonObject& from_node);
 JsonObject policy_json(const store::PausePolicy& policy);

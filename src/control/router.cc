@@ -33,6 +33,10 @@ constexpr std::array table = std::to_array<RouteEntry>({
     {"DELETE", "/v1/sandboxes/{id}/snapshots/{number}", Action::snapshot_remove},
     {"PATCH", "/v1/sandboxes/{id}/snapshots/{number}", Action::snapshot_change},
     {"POST", "/v1/sandboxes/{id}/fork", Action::sandbox_fork_v1},
+    {"POST", "/sandboxes/{id}/fork", Action::sandbox_fork},
+    {"POST", "/sandboxes/{id}/snapshots", Action::snapshot_publish},
+    {"GET", "/snapshots", Action::published_list},
+    {"DELETE", "/templates/{id}", Action::published_remove},
     {"POST", "/v1/sandboxes/{id}/rollback", Action::sandbox_rollback},
     {"GET", "/v1/sandboxes/{id}/schedule", Action::schedule_get},
     {"PUT", "/v1/sandboxes/{id}/schedule", Action::schedule_set},
@@ -62,8 +66,6 @@ constexpr std::array table = std::to_array<RouteEntry>({
     {"GET", "/v1/node", Action::node_info},
     // A plain 404 would make the SDK say that the sandbox does not exist.
     {"POST", "/sandboxes/{id}/refreshes", Action::not_available},
-    {"POST", "/sandboxes/{id}/fork", Action::not_available},
-    {"POST", "/sandboxes/{id}/snapshots", Action::not_available},
     {"PUT", "/sandboxes/{id}/network", Action::not_available},
     {"GET", "/sandboxes/{id}/metrics", Action::not_available},
 });

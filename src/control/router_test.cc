@@ -103,7 +103,12 @@ TEST(Router, ApiRoutes) {
             (ApiRoute{Action::snapshot_change, "i1", "1"}));
   EXPECT_EQ(api(route(head("GET", "/v1/sandboxes/i1/diff?from=1&to=2"))),
             (ApiRoute{Action::sandbox_diff, "i1"}));
-  EXPECT_EQ(api(route(head("POST", "/sandboxes/i1/fork"))).action, Action::not_available);
+  EXPECT_EQ(api(route(head("POST", "/sandboxes/i1-c/fork"))), (ApiRoute{Action::sandbox_fork, "i1"}));
+  EXPECT_EQ(api(route(head("POST", "/sandboxes/i1/snapshots"))), (ApiRoute{Action::snapshot_publish, "i1"}));
+  EXPECT_EQ(api(route(head("GET", "/snapshots?limit=2"))), (ApiRoute{Action::published_list, ""}));
+  EXPECT_EQ(api(route(head("DELETE", "/templates/team%2Fmy-name%3Av1"))),
+            (ApiRoute{Action::published_remove, "team/my-name:v1"}));
+  EXPECT_EQ(api(route(head("POST", "/sandboxes/i1/refreshes"))).action, Action::not_available);
 }
 
 TEST(Router, UnknownPathsAndMethods) {

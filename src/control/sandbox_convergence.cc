@@ -14,6 +14,7 @@ constexpr Millis node_list_patience{15'000};
 constexpr std::int64_t event_wait_ms = 25'000;
 constexpr Millis retry_first{250};
 constexpr Millis retry_max{10'000};
+constexpr Millis watch_first{500};
 
 bool ended(State state) {
   return is_failed(state) || is_end(state);
@@ -23,6 +24,21 @@ bool ended(State state) {
 bool is_outdated(const store::PausePolicy& on_node, const store::PausePolicy& wanted) {
   return on_node.idle_pause_s != wanted.idle_pause_s ||
          (wanted.hot_keep_s && on_node.hot_keep_s != wanted.hot_keep_s);
+}
+
+Result<bool> flag(const JsonObject& object, std::string_view key) {
+  SPACE_TRY(const auto value, bool_member(object, key));
+  return value.value_or(false);
+}
+
+// Nothing when the node did not speak of it, or of one that we would not have given it.
+Result<std::optional<std::optional<SnapshotSchedule>>> schedule_of(const JsonObject& object) {
+  using Told = std::optional<std::optional<SnapshotSchedule>>;
+  const Json* given = object.if_contains("schedule");
+  if (given == nullptr) return Told();
+  if (given->is_null()) return Told(std::optional<SnapshotSchedule>());
+  SPACE_TRY(auto schedule, schedule_from_json(*given));
+  return Told(std::move(schedule));
 }
 
 }  // namespace
@@ -64,6 +80,7 @@ Task<void> SandboxService::bury(LivePtr live, State state, std::string reason) {
   live->row = *row;
   live->over = true;
   forget(live);
+  if (row->origin) snapshot_templates_.collect();
   log::info("sandbox is over",
             {{"sandbox", row->id}, {"state", to_string(row->state)}, {"reason", row->reason}});
 }
@@ -87,6 +104,11 @@ Result<SandboxService::NodeReport> SandboxService::read_report(const Json& value
   SPACE_TRY(const auto idle, bool_member(object, "idle"));
   report.state = state_for_clients(*state, idle.value_or(false));
   report.reason = std::move(reason).value_or("");
+  SPACE_TRY(report.disk_kept, flag(object, "disk_kept"));
+  SPACE_TRY(report.awaits_init, flag(object, "awaits_init"));
+  SPACE_TRY(report.schedule, schedule_of(object));
+  SPACE_TRY(const auto recovery, text_member(object, "recovery"));
+  if (recovery) report.recovery = recovery_policy_from(*recovery);
   SPACE_TRY(const JsonObject* policy, object_member(object, "policy"));
   if (policy != nullptr) {
     report.policy.emplace();
@@ -94,6 +116,15 @@ Result<SandboxService::NodeReport> SandboxService::read_report(const Json& value
     SPACE_TRY(report.policy->hot_keep_s, int_member(*policy, "hot_keep_s", 0, INT64_MAX));
   }
   return report;
+}
+
+void SandboxService::tell_what_differs(const LivePtr& live, const NodeReport& report) {
+  if (report.policy && is_outdated(*report.policy, live->row.policy))
+    spawn(executor_, "tell pause policy", tell_policy(live));
+  if (report.schedule && *report.schedule != live->row.schedule)
+    spawn(executor_, "tell schedule", tell_schedule(live));
+  if (report.recovery && *report.recovery != live->row.recovery)
+    spawn(executor_, "tell recovery policy", tell_recovery(live));
 }
 
 // One sandbox as the node has it against our row of it.
@@ -110,15 +141,19 @@ Task<void> SandboxService::compare(NodeReport report) {
   }
   if (live->starting_here || live->moving) co_return;  // who asked for it hears of it
   const bool interrupted = half_built(live->row.state) && !serves(report.state);
-  if (ended(report.state) || interrupted) {
+  if (!interrupted && is_failed(report.state) && report.disk_kept) {
+    co_await keep_failed(live, report.reason);
+  } else if (!interrupted && recovers(report.state)) {
+    tell_what_differs(live, report);
+    co_await follow_recovery(live, std::move(report));
+  } else if (ended(report.state) || interrupted) {
     co_await bury(live, State::failed, interrupted ? "its start was interrupted" : report.reason);
     spawn(executor_, "remove from node", remove_orphan(report.id));
   } else if (half_built(live->row.state)) {
     if (const auto kept = co_await keep_running(live); !kept)
       log::error("sandbox not adopted", {{"sandbox", report.id}, log::Field(kept.error())});
   } else {
-    if (report.policy && is_outdated(*report.policy, live->row.policy))
-      spawn(executor_, "tell pause policy", tell_policy(live));
+    tell_what_differs(live, report);
     co_await follow_node(live, report.state);
   }
 }
@@ -130,7 +165,7 @@ Task<void> SandboxService::follow_node(LivePtr live, State observed) {
   if (observed == live->row.state && !unfinished) co_return;
   const auto settled = fulfils(observed);
   if (!settled) {
-    if (unfinished) spawn(executor_, "watch sandbox", watch(live));
+    if (unfinished) spawn(executor_, "watch sandbox", watch(live, watch_first));
   } else if (unfinished && *settled != live->row.wanted) {
     begin(live, {.to = live->row.wanted, .request = {.timeout_s = live->row.timeout_s}});
   } else {
@@ -153,11 +188,12 @@ Task<void> SandboxService::refresh(std::string id) {
   if (auto report = read_report(*object)) co_await compare(*std::move(report));
 }
 
-// An end is an end. Any other news may be older than what we did since, and is looked up.
+// An end is an end. Any other news may be older than what we did since, and is looked up; of a failure, also
+// whether something of it is kept.
 Task<void> SandboxService::handle_event(NodeReport report) {
   const auto found = live_.find(report.id);
   if (found == live_.end()) co_return;
-  if (ended(report.state)) co_return co_await compare(std::move(report));
+  if (is_end(report.state)) co_return co_await compare(std::move(report));
   const auto& live = *found->second;
   if (report.state != live.row.state && !live.moving && !live.starting_here)
     co_await refresh(std::move(report.id));
@@ -186,6 +222,7 @@ Task<Result<void>> SandboxService::reconcile(NodeSessionPtr session) {
       co_await bury(live, State::failed,
                     half_built(live->row.state) ? "its start was interrupted" : "its node lost it");
   }
+  co_await snapshot_templates_.reconcile(session);
   log::info("reconciled with the node", {{"held", held.size()}, {"missing", missing.size()}});
   co_return Result<void>();
 }

@@ -1,4 +1,4 @@
-// SandboxService: checkpoints, pause policies and the warm pools. The node does the work.
+// SandboxService: pause policies and the warm pools. The node does the work.
 #include "base/log.h"
 #include "control/live_sandbox.h"
 
@@ -6,27 +6,12 @@ namespace space::control {
 namespace {
 
 constexpr Millis answer_patience{10'000};
-constexpr Millis checkpoint_patience{55'000};
 
 Json seconds(std::optional<std::int64_t> value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
 }  // namespace
-
-Task<Result<JsonObject>> SandboxService::checkpoint(std::string team, std::string id) {
-  SPACE_CO_TRY(const LivePtr live, co_await running(team, id));
-  SPACE_CO_CHECK(co_await settle(live));
-  if (!serves(live->row.state))
-    co_return fail(Code::conflict, "Sandbox {} is {}. A checkpoint is made of a running one", id,
-                   to_string(live->row.state));
-  co_return co_await ask_node("sandbox/checkpoint", {{"id", id}}, Deadline::after(checkpoint_patience));
-}
-
-Task<Result<JsonObject>> SandboxService::snapshots(std::string team, std::string id) {
-  SPACE_CO_CHECK(co_await running(team, id));
-  co_return co_await ask_node("sandbox/snapshots", {{"id", id}}, Deadline::after(answer_patience));
-}
 
 Task<void> SandboxService::tell_policy(LivePtr live) {
   const store::PausePolicy& policy = live->row.policy;

@@ -1,4 +1,4 @@
-// SandboxService: pause, stop and resume.
+// SandboxService: pause, stop and resume, and what is the same of a rollback and a recovery.
 //
 // A move writes its wish, asks the node, writes what came of it. A crash in between leaves a row in
 // transition; reconcile repeats the move, which the node takes as the same one.
@@ -11,6 +11,7 @@ namespace {
 constexpr Millis look_patience{10'000};
 constexpr Millis watch_first{500};
 constexpr Millis watch_max{10'000};
+constexpr Millis recover_again{3'000};     // after a node that could not yet
 constexpr Millis pause_again{30'000};      // after one that failed at a timeout
 constexpr std::int64_t wake_life_s = 300;  // at least, of a sandbox that a request woke
 
@@ -20,6 +21,13 @@ std::string call_of(Wanted to) {
 
 Error being_killed(const std::string& id) {
   return {Code::not_found, fmt::format("Sandbox {} was not found: it is being killed", id)};
+}
+
+Error has_failed(const store::Sandbox& row) {
+  return {Code::conflict,
+          fmt::format("Sandbox {} has failed: {}. POST /v1/sandboxes/{}/recovery (`space recovery`) tries to "
+                      "bring it back",
+                      row.id, row.reason, row.id)};
 }
 
 }  // namespace
@@ -35,6 +43,7 @@ Task<Result<void>> SandboxService::settle(LivePtr live) {
     co_await live->changed.wait(deadline);
   }
   if (live->over || is_deletion(live->row.wanted)) co_return std::unexpected(being_killed(live->row.id));
+  if (is_failed(live->row.state)) co_return std::unexpected(has_failed(live->row));
   co_return Result<void>();
 }
 
@@ -50,6 +59,7 @@ Task<Result<void>> SandboxService::ready_to_move(LivePtr live) {
 
 void SandboxService::begin(LivePtr live, Move move) {
   live->moving = true;
+  live->rollback = move.rollback;
   spawn(executor_, "move sandbox", run_move(std::move(live), std::move(move)));
 }
 
@@ -58,6 +68,7 @@ Task<void> SandboxService::run_move(LivePtr live, Move move) {
   live->moving = false;
   ++live->moves;
   live->move_failed = !done;
+  const bool stays = !live->over && !is_deletion(live->row.wanted);
   if (!done) {
     live->move_error = done.error();
     log::warn("sandbox not moved", {{"sandbox", live->row.id},
@@ -65,10 +76,10 @@ Task<void> SandboxService::run_move(LivePtr live, Move move) {
                                     {"state", to_string(live->row.state)},
                                     log::Field(done.error())});
     // A timeout that could not pause it comes again.
-    const bool stays = !live->over && !is_deletion(live->row.wanted);
     if (stays && serves(live->row.state)) arm_not_before(live, pause_again);
-    if (stays && in_transition(live->row.state)) spawn(executor_, "watch sandbox", watch(live));
   }
+  if (stays && in_transition(live->row.state))
+    spawn(executor_, "watch sandbox", watch(live, recovers(live->row.state) ? recover_again : watch_first));
   live->changed.notify_all();
 }
 
@@ -83,6 +94,8 @@ JsonObject SandboxService::move_request(const LivePtr& live, const Move& move) c
 }
 
 Task<Result<void>> SandboxService::carry_out(LivePtr live, Move move) {
+  if (move.rollback) co_return co_await carry_out_rollback(live, move);
+  if (move.recovery != Move::Recovery::none) co_return co_await carry_out_recovery(live, move);
   store::StateChange change{.state = way_to(move.to), .wanted = move.to};
   if (move.request.pause_on_timeout) change.pause_on_timeout = true;
   SPACE_CO_TRY(live->row, co_await repository_.set_state(live->row.id, change));
@@ -97,6 +110,15 @@ Task<Result<void>> SandboxService::carry_out(LivePtr live, Move move) {
   co_return co_await record(live, reached, move.request.timeout_s);
 }
 
+// Of a rollback or recovery: the node may still be at it, and is watched then.
+Task<Result<void>> SandboxService::after_answer(LivePtr live, JsonObject object, const Move& move) {
+  if (live->over || is_deletion(live->row.wanted)) co_return std::unexpected(being_killed(live->row.id));
+  SPACE_CO_TRY(const NodeReport report, read_report(object));
+  if (fulfils(report.state)) co_return co_await record(live, report.state, move.request.timeout_s);
+  if (is_failed(report.state) && report.disk_kept) co_await keep_failed(live, report.reason);
+  co_return Result<void>();
+}
+
 // The node is the truth about what came of it: what it has is what is wanted from now on. Without a node the
 // row stays as it is, and reconcile goes on from there.
 Task<Result<void>> SandboxService::after_refusal(LivePtr live, Error refusal) {
@@ -109,7 +131,11 @@ Task<Result<void>> SandboxService::after_refusal(LivePtr live, Error refusal) {
   }
   const auto report = object ? read_report(*object) : std::unexpected(object.error());
   if (!report) co_return std::unexpected(refusal);
-  if (is_failed(report->state) || is_end(report->state)) {
+  if (is_failed(report->state) && report->disk_kept) {
+    co_await keep_failed(live, report->reason);
+  } else if (recovers(report->state)) {
+    co_await follow_recovery(live, *report);
+  } else if (is_failed(report->state) || is_end(report->state)) {
     co_await bury(live, State::failed, report->reason);
     spawn(executor_, "remove from node", remove_orphan(id));
   } else if (fulfils(report->state)) {
@@ -119,18 +145,25 @@ Task<Result<void>> SandboxService::after_refusal(LivePtr live, Error refusal) {
 }
 
 // Writes a settled state with what follows from it: a sandbox that comes back gets a new life, one that rests
-// has no end to wait for, and one that never left keeps what it had.
+// has no end to wait for, and one that never left keeps what it had, as does one that went on from a snapshot
+// or a crash. A restart of this process in the middle of those forgets which it was: never a shorter life.
 Task<Result<void>> SandboxService::record(LivePtr live, State state, std::int64_t timeout_s) {
   const Wall now = clock_.wall();
+  const store::Sandbox& row = live->row;
   store::StateChange change{.state = state, .wanted = fulfils(state)};
-  const bool came_back = serves(state) && (may_rest(live->row.state) || half_built(live->row.state));
-  if (came_back) {
+  if (!row.reason.empty()) change.reason = "";
+  const bool keeps_end = live->keeps_end || (recovers(row.state) && row.end_at > now);
+  const bool was_away =
+      may_rest(row.state) || half_built(row.state) || recovers(row.state) || is_failed(row.state);
+  if (serves(state) && was_away && !keeps_end) {
     change.started_at = now;
-    change.end_at = end_after(now, timeout_s > 0 ? timeout_s : live->row.timeout_s);
-  } else if (rests(state) && live->row.end_at > now) {
+    change.end_at = end_after(now, timeout_s > 0 ? timeout_s : row.timeout_s);
+    if (!half_built(row.state)) change.end_at = std::max(*change.end_at, row.end_at);
+  } else if (rests(state) && row.end_at > now) {
     change.end_at = now;
   }
   SPACE_CO_TRY(live->row, co_await repository_.set_state(live->row.id, change));
+  live->keeps_end = false;
   if (serves(state))
     arm(live->row);
   else
@@ -140,10 +173,10 @@ Task<Result<void>> SandboxService::record(LivePtr live, State state, std::int64_
 }
 
 // Of a transition that is not ours: looks again until it is over.
-Task<void> SandboxService::watch(LivePtr live) {
+Task<void> SandboxService::watch(LivePtr live, Millis first_pause) {
   if (live->watched) co_return;
   live->watched = true;
-  for (Millis pause = watch_first;; pause = std::min(pause * 2, watch_max)) {
+  for (Millis pause = first_pause;; pause = std::min(pause * 2, watch_max)) {
     co_await sleep_for(pause);
     if (live->over || live->moving || !in_transition(live->row.state) || !nodes_.current()) break;
     co_await refresh(live->row.id);
@@ -151,9 +184,14 @@ Task<void> SandboxService::watch(LivePtr live) {
   live->watched = false;
 }
 
+// A rollback keeps what there is before it brings back what there was.
+Millis SandboxService::patience_of(const Move& move) const {
+  return move.rollback ? 2 * limits_.move_patience : limits_.move_patience;
+}
+
 Task<Result<store::Sandbox>> SandboxService::finished(LivePtr live, Move move) {
   const std::uint64_t before = live->moves;
-  const Deadline deadline = Deadline::after(limits_.move_patience + limits_.node_patience + look_patience);
+  const Deadline deadline = Deadline::after(patience_of(move) + limits_.node_patience + look_patience);
   begin(live, std::move(move));
   while (live->moves == before && !deadline.passed()) co_await live->changed.wait(deadline);
   if (live->moves == before)

@@ -31,7 +31,7 @@ Task<Result<Observed>> SandboxService::isolation(std::string team, std::string i
 }
 
 Task<Result<Observed>> SandboxService::inspect(std::string team, std::string id) {
-  SPACE_CO_TRY(const LivePtr live, co_await running(team, id));
+  SPACE_CO_TRY(const LivePtr live, co_await kept(team, id));
   const auto node = nodes_.current();
   auto object = node ? co_await node->call("sandbox/get", {{"id", id}}, Deadline::after(answer_patience))
                      : fail(Code::unavailable, "No node is connected");

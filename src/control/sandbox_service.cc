@@ -17,28 +17,16 @@ Error not_found(std::string_view id) {
 
 Error gone(const store::Sandbox& row) {
   if (row.reason.empty()) return not_found(row.id);
+  if (is_failed(row.state) && !row.ended_at && !is_deletion(row.wanted))
+    return {Code::not_found,
+            fmt::format("Sandbox {} was not found: {}. Its disk is kept: POST /v1/sandboxes/{}/recovery "
+                        "(`space recovery`) tries to bring it back",
+                        row.id, row.reason, row.id)};
   return {Code::not_found, fmt::format("Sandbox {} was not found: {}", row.id, row.reason)};
 }
 
-JsonObject node_request(const store::Sandbox& row, const store::Template& source,
-                        const CreateRequest& request) {
-  JsonObject env;
-  for (const auto& [name, value] : request.env) env[name] = value.reveal();
-  JsonObject policy;
-  if (row.policy.idle_pause_s) policy["idle_pause_s"] = *row.policy.idle_pause_s;
-  if (row.policy.hot_keep_s) policy["hot_keep_s"] = *row.policy.hot_keep_s;
-  return {{"id", row.id},
-          {"team", row.team},
-          {"generation", row.generation},
-          {"template", row.template_digest},
-          {"vcpus", row.shape.vcpus},
-          {"memory_mib", row.shape.memory_mib},
-          {"disk_mib", row.shape.disk_mib},
-          {"access_token", row.access_token},
-          {"env", std::move(env)},
-          {"default_user", source.default_user},
-          {"default_workdir", source.default_workdir},
-          {"policy", std::move(policy)}};
+bool lives(const store::Sandbox& row) {
+  return !is_deletion(row.wanted) && !is_failed(row.state);
 }
 
 }  // namespace
@@ -50,6 +38,7 @@ SandboxService::SandboxService(const Executor& executor, store::Repository& repo
       nodes_(nodes),
       clock_(clock),
       limits_(limits),
+      snapshot_templates_(executor, repository, nodes, clock),
       timeouts_changed_(executor) {}
 
 Task<Result<void>> SandboxService::start() {
@@ -57,7 +46,7 @@ Task<Result<void>> SandboxService::start() {
   for (store::Sandbox& row : rows) {
     auto live = std::make_shared<Live>(executor_, std::move(row));
     live_.emplace(live->row.id, live);
-    const bool ends = serves(live->row.state) || half_built(live->row.state);
+    const bool ends = serves(live->row.state) || half_built(live->row.state) || recovers(live->row.state);
     if (ends && !is_deletion(live->row.wanted)) arm(live->row);
   }
   log::info("sandboxes taken over", {{"count", live_.size()}});
@@ -94,126 +83,6 @@ void SandboxService::arm_not_before(const LivePtr& live, Millis pause) {
   timeouts_changed_.notify_all();
 }
 
-// Create ----------------------------------------------------------------------------------------------------
-
-store::Sandbox SandboxService::new_row(const store::Team& team, const store::Template& source,
-                                       const CreateRequest& request) const {
-  store::Sandbox row;
-  row.team = team.id;
-  row.template_id = source.id;
-  row.template_name = source.name;
-  row.template_digest = source.digest;
-  row.shape = source.shape;
-  row.options = request.options;
-  row.lifecycle = request.lifecycle;
-  row.policy = request.policy;
-  row.default_user = source.default_user;
-  row.default_workdir = source.default_workdir;
-  if (request.secure) row.access_token = new_token();
-  if (!request.options.allow_public_traffic) row.traffic_token = new_token();
-  row.timeout_s = request.timeout_s;
-  row.started_at = clock_.wall();
-  // While it starts: long enough to end a create that nobody finishes.
-  row.end_at = end_after(row.started_at + limits_.create_patience, request.timeout_s);
-  return row;
-}
-
-// "name", "name:default", "team/name" or an id.
-Task<ApiResult<store::Template>> SandboxService::resolve_template(store::Team team, std::string name) {
-  std::string_view key = name;
-  if (key.starts_with(team.name + "/")) key.remove_prefix(team.name.size() + 1);
-  if (key.ends_with(":default")) key.remove_suffix(std::string_view(":default").size());
-  const auto found = co_await repository_.find_template(std::string(key));
-  if (!found) co_return std::unexpected(to_api_error(found.error()));
-  if (!*found)
-    co_return std::unexpected(ApiError{
-        404, fmt::format("Template '{}' was not found. `space template ls` shows those that exist", name), "",
-        ""});
-  co_return **found;
-}
-
-// A VM that the node keeps parked brings its id along, and is kept for us long enough to write it down.
-// Without one, or without an answer at once, the sandbox is made from the start under an id of ours.
-Task<std::string> SandboxService::choose_id(store::Template source) {
-  const auto node = nodes_.current();
-  if (!node) co_return new_sandbox_id();
-  const auto parked = co_await node->call("pool/take",
-                                          {{"template", source.digest},
-                                           {"vcpus", source.shape.vcpus},
-                                           {"memory_mib", source.shape.memory_mib},
-                                           {"disk_mib", source.shape.disk_mib}},
-                                          Deadline::after(limits_.pool_patience));
-  const auto id = parked ? require_text(*parked, "id") : std::unexpected(parked.error());
-  if (id && is_sandbox_id(*id) && !live_.contains(*id)) co_return *id;
-  if (id || id.error().code != Code::not_found)
-    log::warn("no parked VM", {{"answer", id ? *id : id.error().message}});
-  co_return new_sandbox_id();
-}
-
-Task<ApiResult<store::Sandbox>> SandboxService::create(store::Team team, CreateRequest request) {
-  const auto source = co_await resolve_template(team, request.template_name);
-  if (!source) co_return std::unexpected(source.error());
-  if (!co_await nodes_.wait(Deadline::after(limits_.node_patience)))
-    co_return std::unexpected(
-        ApiError{503, "No node is connected. Is space-sandboxd running? `space doctor` tells",
-                 "sandbox_no_compatible_node", ""});
-  const auto live = std::make_shared<Live>(executor_, new_row(team, *source, request));
-  live->row.id = co_await choose_id(*source);
-  live->starting_here = true;
-  if (const auto added = co_await repository_.add_sandbox(live->row); !added)
-    co_return std::unexpected(to_api_error(added.error()));
-  live_.emplace(live->row.id, live);
-  arm(live->row);
-
-  const auto started = co_await ask_again("sandbox/create", node_request(live->row, *source, request),
-                                          Deadline::after(limits_.create_patience));
-  live->starting_here = false;
-  if (!started) co_return std::unexpected(co_await fail_create(live, started.error()));
-  const auto row = co_await keep_running(live);
-  if (!row) co_return std::unexpected(co_await fail_create(live, row.error()));
-  co_return *row;
-}
-
-// For calls that are the same call when repeated.
-Task<Result<JsonObject>> SandboxService::ask_again(std::string call, JsonObject request, Deadline deadline) {
-  SPACE_CO_TRY(const std::string id, require_text(request, "id"));
-  Error last{Code::unavailable, "the node is not connected"};
-  while (!deadline.passed()) {
-    const auto live = live_.find(id);
-    if (live == live_.end() || is_deletion(live->second->row.wanted))
-      co_return fail(Code::conflict, "the sandbox was deleted meanwhile");
-    const auto node = co_await nodes_.wait(deadline.at_most(limits_.node_patience));
-    if (!node) co_return std::unexpected(last);
-    auto answer = co_await node->call(call, request, deadline);
-    if (answer || !node->closed()) co_return answer;
-    last = answer.error();
-  }
-  co_return std::unexpected(last);
-}
-
-// The clock of its timeout starts when it is up, not when it was asked for.
-Task<Result<store::Sandbox>> SandboxService::keep_running(LivePtr live) {
-  SPACE_CO_CHECK(co_await record(live, State::running, live->row.timeout_s));
-  co_return live->row;
-}
-
-Task<ApiError> SandboxService::fail_create(LivePtr live, Error error) {
-  log::warn("sandbox not created", {{"sandbox", live->row.id}, log::Field(error)});
-  const std::string id = live->row.id;
-  if (!is_deletion(live->row.wanted)) {
-    co_await bury(live, State::failed, "it could not be started: " + error.message);
-    spawn(executor_, "remove from node", remove_orphan(id));
-  }
-  ApiError answer{500, fmt::format("Sandbox could not be created: {}", error.message),
-                  "sandbox_create_failed", ""};
-  if (error.code == Code::exhausted) answer = {503, answer.message, "sandbox_capacity_unavailable", ""};
-  if (error.code == Code::unavailable || error.code == Code::deadline) answer.status = 503;
-  if (error.code == Code::conflict) answer.status = 409;
-  if (error.code == Code::permission_denied)
-    answer = {503, answer.message, "sandbox_tcg_multitenant_refused", ""};
-  co_return answer;
-}
-
 // Look up and change ----------------------------------------------------------------------------------------
 
 SandboxService::LivePtr SandboxService::find_live(const std::string& team, const std::string& id) const {
@@ -223,11 +92,17 @@ SandboxService::LivePtr SandboxService::find_live(const std::string& team, const
   return found->second;
 }
 
-Task<Result<SandboxService::LivePtr>> SandboxService::running(std::string team, std::string id) {
+Task<Result<SandboxService::LivePtr>> SandboxService::kept(std::string team, std::string id) {
   if (const auto live = find_live(team, id)) co_return live;
   SPACE_CO_TRY(const auto row, co_await repository_.find_sandbox(id));
   if (row && row->team == team) co_return std::unexpected(gone(*row));
   co_return std::unexpected(not_found(id));
+}
+
+Task<Result<SandboxService::LivePtr>> SandboxService::running(std::string team, std::string id) {
+  SPACE_CO_TRY(const LivePtr live, co_await kept(team, id));
+  if (is_failed(live->row.state)) co_return std::unexpected(gone(live->row));
+  co_return live;
 }
 
 Task<Result<store::Sandbox>> SandboxService::find(std::string team, std::string id) {
@@ -257,7 +132,7 @@ Task<Result<store::Sandbox>> SandboxService::set_timeout(std::string team, std::
 }
 
 Task<Result<void>> SandboxService::remove(std::string team, std::string id) {
-  SPACE_CO_TRY(const LivePtr live, co_await running(team, id));
+  SPACE_CO_TRY(const LivePtr live, co_await kept(team, id));
   const auto row = co_await repository_.want_deleted(id, "it was killed by a request");
   if (!row && row.error().code == Code::conflict) co_return std::unexpected(not_found(id));
   if (!row) co_return std::unexpected(row.error());
@@ -295,12 +170,12 @@ std::optional<DataPlaneTarget> SandboxService::data_plane_target(const std::stri
 
 const store::Sandbox* SandboxService::live_row(const std::string& id) const {
   const auto found = live_.find(id);
-  return found == live_.end() || is_deletion(found->second->row.wanted) ? nullptr : &found->second->row;
+  return found == live_.end() || !lives(found->second->row) ? nullptr : &found->second->row;
 }
 
 const store::Sandbox* SandboxService::live_row_after(const std::string& id) const {
   for (auto it = live_.upper_bound(id); it != live_.end(); ++it)
-    if (!is_deletion(it->second->row.wanted)) return &it->second->row;
+    if (lives(it->second->row)) return &it->second->row;
   return nullptr;
 }
 

@@ -18,6 +18,9 @@
 #include "control/create_request.h"
 #include "control/lifetime.h"
 #include "control/node_link.h"
+#include "control/sandbox_forks.h"
+#include "control/snapshot_requests.h"
+#include "control/snapshot_templates.h"
 #include "control/timeouts.h"
 #include "store/repository.h"
 
@@ -31,6 +34,7 @@ struct ServiceLimits {
   Millis transition_patience{30'000};    // how long a request waits for what others began
   Millis move_patience{50'000};          // of a pause, stop or resume
   Millis pool_patience{250};             // for a parked VM; then the create goes without
+  Millis fork_patience{240'000};         // of all sandboxes that one fork makes
 };
 
 // What the data plane must know of a sandbox.
@@ -44,6 +48,12 @@ struct DataPlaneTarget {
 struct Connected {
   store::Sandbox row;
   bool resumed = false;
+};
+
+struct RolledBack {
+  store::Sandbox row;
+  std::int64_t snapshot = 0;  // what it is now
+  std::int64_t undo = 0;      // what it was before
 };
 
 // A sandbox, and what the node said of it; empty when it said nothing.
@@ -63,8 +73,10 @@ class SandboxService final : public NodeObserver {
   Task<void> run_timeouts();
   void expire_due();
 
-  // Of a team's sandboxes. not_found: unknown, another team's, or over (then with the reason).
+  // sandbox_create.cc.
   Task<ApiResult<store::Sandbox>> create(store::Team team, CreateRequest request);
+
+  // Of a team's sandboxes. not_found: unknown, another team's, or over (then with the reason).
   Task<Result<store::Sandbox>> find(std::string team, std::string id);
   // From now on; cut to the maximum. conflict: it rests.
   Task<Result<store::Sandbox>> set_timeout(std::string team, std::string id, std::int64_t timeout_s);
@@ -84,9 +96,38 @@ class SandboxService final : public NodeObserver {
   // requests wake it, or it is not there.
   Task<Result<void>> awaken(std::string id, Deadline deadline);
 
-  // sandbox_extras.cc. conflict: it rests.
-  Task<Result<JsonObject>> checkpoint(std::string team, std::string id);
-  Task<Result<JsonObject>> snapshots(std::string team, std::string id);
+  // sandbox_forks.cc. As many new sandboxes as asked for, each there or not by itself, in the state that the
+  // sandbox or its snapshot is in; with what it has of metadata, network, lifecycle and schedule, and with ids
+  // and tokens of their own. The sandbox itself goes on as it was. conflict: it rests and only one that runs
+  // was meant, or a snapshot that nothing can begin as.
+  Task<Result<ForkResults>> fork(store::Team team, std::string id, ForkRequest request);
+  // A snapshot of it as a template of the team; nullopt: one without a name. See SnapshotTemplates.
+  Task<Result<store::SnapshotTemplate>> publish(std::string team, std::string id,
+                                                std::optional<SnapshotName> name);
+  SnapshotTemplates& snapshot_templates() { return snapshot_templates_; }
+
+  // sandbox_rollback.cc. In place: the id and the tokens stay. conflict also: it failed, or a snapshot that
+  // cannot be used here; not_found also: no such snapshot of it, or no rollback to take back. Who asks for
+  // what is under way already gets the answer of that one.
+  Task<Result<RolledBack>> rollback(std::string team, std::string id, RollbackRequest request);
+  // sandbox_recovery.cc. Of one that failed and whose disk is kept; returns when it runs. Nothing happens to
+  // one that did not fail.
+  Task<Result<void>> recover(std::string team, std::string id);
+
+  // sandbox_snapshots.cc. In the node's words (api/node-rpc.md); also of a sandbox that failed, but for
+  // making one. not_found also: no such snapshot of it. conflict: it is needed, or as the node says.
+  Task<Result<JsonObject>> snapshot(std::string team, std::string id, SnapshotRequest request);
+  Task<Result<JsonObject>> snapshots(std::string team, std::string id, bool measure);
+  Task<Result<void>> remove_snapshot(std::string team, std::string id, std::int64_t number);
+  Task<Result<JsonObject>> change_snapshot(std::string team, std::string id, std::int64_t number,
+                                           SnapshotChange change);
+  Task<Result<JsonObject>> history(std::string team, std::string id);
+  Task<Result<JsonObject>> diff(std::string team, std::string id, DiffQuery query);
+  Task<Result<store::Sandbox>> set_schedule(std::string team, std::string id,
+                                            std::optional<SnapshotSchedule> schedule);
+  Task<Result<store::Sandbox>> set_recovery(std::string team, std::string id, RecoveryPolicy policy);
+
+  // sandbox_extras.cc.
   Task<Result<store::PausePolicy>> set_policy(std::string team, std::string id, store::PausePolicy policy);
   Task<Result<JsonObject>> pools();
   Task<Result<void>> set_pool(std::string digest, std::optional<std::int64_t> target);
@@ -94,8 +135,9 @@ class SandboxService final : public NodeObserver {
   // sandbox_observation.cc. What the node knows, in its own words (api/node-rpc.md).
   Task<Result<Observed>> stats(std::string team, std::string id);
   Task<Result<Observed>> isolation(std::string team, std::string id);
-  Task<Result<Observed>> inspect(std::string team, std::string id);  // also without a node
-  Task<Result<std::vector<Observed>>> all_stats(std::string team);   // of those that run
+  // Also without a node, and of one that failed and is kept.
+  Task<Result<Observed>> inspect(std::string team, std::string id);
+  Task<Result<std::vector<Observed>>> all_stats(std::string team);  // of those that run
   Task<Result<JsonObject>> logs(std::string team, JsonObject request);
 
   // nullopt: not here. Any caller: the data plane has no teams.
@@ -119,26 +161,41 @@ class SandboxService final : public NodeObserver {
     std::string id;
     State state;  // as clients are told: a rest that any request ends is none
     std::string reason;
-    std::optional<store::PausePolicy> policy;
+    std::optional<store::PausePolicy> policy = {};
+    std::optional<std::optional<SnapshotSchedule>> schedule = {};
+    std::optional<RecoveryPolicy> recovery = {};
+    bool disk_kept = false;    // of one that failed
+    bool awaits_init = false;  // of one that recovers: it boots once it is given its token
   };
+  struct ForkRun;
   struct Move {
     Wanted to = Wanted::running;
-    ConnectRequest request;  // of one that resumes
+    ConnectRequest request = {};                   // of one that resumes
+    std::optional<RollbackRequest> rollback = {};  // it resumes as something else
+    enum class Recovery : unsigned char { none, awaited, asked } recovery = Recovery::none;
   };
 
   Task<Result<JsonObject>> ask_node(std::string call, JsonObject request, Deadline deadline);
   // Tells the node that a client called; nobody waits for it.
   void note_call(const std::string& id);
   LivePtr find_live(const std::string& team, const std::string& id) const;
+  // Also one that failed and whose disk is kept; `running` finds the others.
+  Task<Result<LivePtr>> kept(std::string team, std::string id);
   Task<Result<LivePtr>> running(std::string team, std::string id);
-  store::Sandbox new_row(const store::Team& team, const store::Template& source,
-                         const CreateRequest& request) const;
-  Task<ApiResult<store::Template>> resolve_template(store::Team team, std::string name);
-  Task<std::string> choose_id(store::Template source);
+  store::Sandbox new_row(const store::Team& team, const CreateRequest& request) const;
+  // A snapshot template, or one of the operator's templates.
+  Task<Result<std::optional<Source>>> find_source(store::Team team, TemplateKey key, bool snapshot);
+  Task<ApiResult<Source>> resolve(store::Team team, std::string name);
+  Task<std::string> choose_id(Source source);
+  Task<ApiResult<store::Sandbox>> start_new(store::Sandbox row, Source source, CreateRequest::Env env,
+                                            Millis patience);
+  store::Sandbox child_of(const store::Sandbox& parent, std::int64_t timeout_s) const;
+  Task<Result<SnapshotId>> snapshot_to_fork(LivePtr live, std::optional<std::int64_t> number);
+  Task<void> make_children(std::shared_ptr<ForkRun> run);
   // Repeats the call to a node that came back, until it answers or `deadline`.
   Task<Result<JsonObject>> ask_again(std::string call, JsonObject request, Deadline deadline);
   Task<Result<store::Sandbox>> keep_running(LivePtr live);
-  Task<ApiError> fail_create(LivePtr live, Error error);
+  Task<ApiError> fail_create(LivePtr live, Source source, Error error);
   Task<Result<store::Sandbox>> move_end(LivePtr live, Wall end_at);
   Task<Result<void>> settle(LivePtr live);
   Task<Result<void>> ready_to_move(LivePtr live);
@@ -146,10 +203,14 @@ class SandboxService final : public NodeObserver {
   Task<void> run_move(LivePtr live, Move move);
   Task<Result<void>> carry_out(LivePtr live, Move move);
   Task<Result<void>> after_refusal(LivePtr live, Error refusal);
+  Task<Result<void>> after_answer(LivePtr live, JsonObject object, const Move& move);
+  Task<Result<void>> carry_out_rollback(LivePtr live, Move move);
+  Task<Result<void>> carry_out_recovery(LivePtr live, Move move);
+  Millis patience_of(const Move& move) const;
   Task<Result<store::Sandbox>> finished(LivePtr live, Move move);
   Task<Result<Connected>> bring_back(LivePtr live, ConnectRequest request);
   Task<Result<void>> record(LivePtr live, State state, std::int64_t timeout_s);
-  Task<void> watch(LivePtr live);
+  Task<void> watch(LivePtr live, Millis first_pause);
   void rest(const LivePtr& live);
   JsonObject move_request(const LivePtr& live, const Move& move) const;
   Task<void> end(std::string id, std::string reason);
@@ -161,7 +222,12 @@ class SandboxService final : public NodeObserver {
   Task<void> follow_node(LivePtr live, State observed);
   Task<void> refresh(std::string id);
   Task<void> handle_event(NodeReport report);
+  Task<void> follow_recovery(LivePtr live, NodeReport report);
+  Task<void> keep_failed(LivePtr live, std::string reason);
   Task<void> tell_policy(LivePtr live);
+  Task<void> tell_schedule(LivePtr live);
+  Task<void> tell_recovery(LivePtr live);
+  void tell_what_differs(const LivePtr& live, const NodeReport& report);
   static Result<NodeReport> read_report(const Json& value);
   void forget(const LivePtr& live);
   void arm(const store::Sandbox& row);
@@ -173,6 +239,7 @@ class SandboxService final : public NodeObserver {
   const Clock& clock_;
   ServiceLimits limits_;
   std::map<std::string, LivePtr> live_;
+  SnapshotTemplates snapshot_templates_;
   Timeouts timeouts_;
   Event timeouts_changed_;
 };

@@ -91,11 +91,15 @@ void TestPlane::open() {
 
 void TestPlane::restart() {
   const auto kept = node_->sandboxes;
+  const auto held = node_->held;
+  const auto published = node_->published;
   parts_.reset();
   node_.reset();
   loop_ = std::make_unique<boost::asio::io_context>(1);
   node_ = std::make_unique<FakeNode>(loop_->get_executor());
   node_->sandboxes = kept;
+  node_->held = held;
+  node_->published = published;
   open();
 }
 
@@ -143,6 +147,10 @@ Answer TestPlane::finish(Sending& sending) {
 void TestPlane::lose_node() {
   node_->drop_session();
   run_until([this] { return parts_->nodes.current() == nullptr; });
+}
+
+bool TestPlane::connected() const {
+  return parts_->nodes.current() != nullptr;
 }
 
 void TestPlane::run_until(std::function<bool()> condition) {

@@ -28,6 +28,7 @@ class TestPlane {
 
   void connect_node();  // the node dials in; returns when it is accepted
   void lose_node();
+  bool connected() const;
   void restart();
 
   // Drives the loop until `task` is done.
@@ -61,6 +62,7 @@ class TestPlane {
     void begin(TestPlane& plane, http::RequestHead head, std::string body);
     bool done() const { return answer_->has_value(); }
     const Answer& answer() const { return **answer_; }
+    void leave() { connection_->abort(); }
 
    private:
     std::optional<http::ClientConnection> connection_;

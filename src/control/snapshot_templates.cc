@@ -1,0 +1,177 @@
+#include "control/snapshot_templates.h"
+
+#include "base/ids.h"
+#include "base/log.h"
+
+namespace space::control {
+namespace {
+
+constexpr Millis publish_patience{55'000};  // clients give up after 60 s
+constexpr Millis answer_patience{10'000};
+
+std::vector<SnapshotId> snapshots_of(const std::vector<store::SnapshotTemplate>& rows) {
+  std::vector<SnapshotId> snapshots;
+  for (const store::SnapshotTemplate& row : rows) snapshots.push_back(row.snapshot);
+  return snapshots;
+}
+
+store::SnapshotTemplate row_of(const store::Sandbox& sandbox, const SnapshotId& snapshot,
+                               const std::optional<SnapshotName>& name, Wall now) {
+  store::SnapshotTemplate row;
+  row.id = to_hex(random_bytes(10));
+  row.team = sandbox.team;
+  if (name) row.name = name->name;
+  if (name) row.tag = name->tag;
+  row.created_at = now;
+  row.snapshot = snapshot;
+  row.shape = sandbox.shape;
+  row.base_id = sandbox.template_id;
+  row.base_name = sandbox.template_name;
+  row.base_digest = sandbox.template_digest;
+  row.default_user = sandbox.default_user;
+  row.default_workdir = sandbox.default_workdir;
+  return row;
+}
+
+Source source_of(const store::SnapshotTemplate& row, const std::string& team) {
+  store::Template shown;
+  shown.id = row.id;
+  shown.name = row.name;
+  shown.digest = row.base_digest;
+  shown.shape = row.shape;
+  shown.default_user = row.default_user;
+  shown.default_workdir = row.default_workdir;
+  return {std::move(shown), row.snapshot, row.build, fmt::format("Snapshot '{}'", snapshot_id_of(row, team))};
+}
+
+Result<std::vector<SnapshotId>> read_published(const JsonObject& answer) {
+  SPACE_TRY(const JsonArray* given, array_member(answer, "snapshots"));
+  if (given == nullptr) return fail(Code::internal, "the node's answer has no snapshots");
+  std::vector<SnapshotId> snapshots;
+  for (const Json& value : *given) {
+    if (!value.is_object()) return fail(Code::internal, "the node's snapshots hold something else");
+    SPACE_TRY(const std::string sandbox, require_text(value.get_object(), "sandbox"));
+    SPACE_TRY(const auto number, require_int(value.get_object(), "number", 1, INT64_MAX));
+    snapshots.push_back({sandbox, static_cast<std::uint64_t>(number)});
+  }
+  return snapshots;
+}
+
+}  // namespace
+
+SnapshotTemplates::Turn::~Turn() {
+  if (owner_ == nullptr) return;
+  owner_->busy_.erase(sandbox_);
+  owner_->changed_.notify_all();
+}
+
+Task<SnapshotTemplates::Turn> SnapshotTemplates::enter(std::string sandbox) {
+  while (busy_.contains(sandbox)) co_await changed_.wait();
+  busy_.insert(sandbox);
+  co_return Turn(*this, std::move(sandbox));
+}
+
+// A create that says "base" must go on meaning what it meant.
+Task<Result<void>> SnapshotTemplates::check_name(SnapshotName name) {
+  SPACE_CO_TRY(const auto taken, co_await repository_.find_template(name.name));
+  if (taken)
+    co_return fail(Code::invalid_argument, "'{}' is the name of a template. Choose another", name.name);
+  co_return Result<void>();
+}
+
+Task<Result<store::SnapshotTemplate>> SnapshotTemplates::publish(store::Sandbox sandbox,
+                                                                 std::optional<SnapshotName> name) {
+  if (name) SPACE_CO_CHECK(co_await check_name(*name));
+  const auto node = nodes_.current();
+  if (!node) co_return fail(Code::unavailable, "No node is connected. Is space-sandboxd running?");
+  const Turn turn = co_await enter(sandbox.id);
+  SPACE_CO_TRY(const JsonObject made,
+               co_await node->call("sandbox/snapshot", {{"id", sandbox.id}, {"cause", "published"}},
+                                   Deadline::after(publish_patience)));
+  SPACE_CO_TRY(const auto number, require_int(made, "number", 1, INT64_MAX));
+  const SnapshotId snapshot{sandbox.id, static_cast<std::uint64_t>(number)};
+  auto stored = co_await repository_.add_snapshot_template(row_of(sandbox, snapshot, name, clock_.wall()));
+  if (!stored) {
+    spawn(executor_, "withdraw snapshot", withdraw({snapshot}));
+    co_return std::unexpected(stored.error());
+  }
+  log::info("snapshot published", {{"sandbox", sandbox.id}, {"number", number}, {"template", stored->id}});
+  if (name) collect();
+  co_return *stored;
+}
+
+Task<Result<std::optional<Source>>> SnapshotTemplates::find(store::Team team, TemplateKey key) {
+  if (key.tag.empty()) key.tag = default_tag;
+  SPACE_CO_TRY(const auto row, co_await repository_.find_snapshot_template(team.id, lower_case(key.name),
+                                                                           lower_case(key.tag)));
+  if (!row) co_return std::optional<Source>();
+  co_return source_of(*row, team.name);
+}
+
+Task<Result<void>> SnapshotTemplates::remove(store::Team team, TemplateKey key) {
+  SPACE_CO_TRY(const auto removed, co_await repository_.remove_snapshot_template(
+                                       team.id, lower_case(key.name), lower_case(key.tag)));
+  if (removed.empty())
+    co_return fail(Code::not_found, "Snapshot '{}' was not found. GET /snapshots lists those that exist",
+                   key.tag.empty() ? key.name : key.name + ":" + key.tag);
+  log::info("snapshot deleted", {{"template", removed.front().id}, {"builds", removed.size()}});
+  spawn(executor_, "withdraw snapshot", withdraw(snapshots_of(removed)));
+  co_return Result<void>();
+}
+
+// A hundred sandboxes that end together are one look.
+void SnapshotTemplates::collect() {
+  collect_again_ = true;
+  if (!collecting_) spawn(executor_, "collect snapshots", collect_now());
+  collecting_ = true;
+}
+
+Task<void> SnapshotTemplates::collect_now() {
+  while (std::exchange(collect_again_, false)) {
+    const auto removed = co_await repository_.remove_replaced_builds();
+    if (removed) co_await withdraw(snapshots_of(*removed));
+    if (!removed) log::warn("replaced snapshots not collected", {log::Field(removed.error())});
+  }
+  collecting_ = false;
+}
+
+Task<void> SnapshotTemplates::withdraw(std::vector<SnapshotId> candidates) {
+  for (const SnapshotId& snapshot : candidates) co_await withdraw_one(snapshot);
+}
+
+// Unless a row stands for it: the same snapshot may have been published twice. What fails here is withdrawn
+// by the next reconcile.
+Task<void> SnapshotTemplates::withdraw_one(SnapshotId snapshot) {
+  const auto node = co_await nodes_.wait(Deadline::after(answer_patience));
+  if (!node) co_return;
+  const Turn turn = co_await enter(snapshot.sandbox);
+  const auto known = co_await repository_.published_snapshots();
+  if (!known || known->contains(snapshot)) co_return;
+  const auto done =
+      co_await node->call("snapshot/withdraw", {{"sandbox", snapshot.sandbox}, {"number", snapshot.number}},
+                          Deadline::after(answer_patience));
+  if (!done && done.error().code != Code::not_found)
+    log::warn("snapshot not withdrawn",
+              {{"sandbox", snapshot.sandbox}, {"number", snapshot.number}, log::Field(done.error())});
+}
+
+Task<void> SnapshotTemplates::reconcile(NodeSessionPtr session) {
+  const auto answer = co_await session->call("snapshot/published", {}, Deadline::after(answer_patience));
+  const auto held = answer ? read_published(*answer) : std::unexpected(answer.error());
+  const auto known = co_await repository_.published_snapshots();
+  if (!held || !known) {
+    log::warn("published snapshots not compared", {log::Field(held ? known.error() : held.error())});
+    co_return;
+  }
+  std::vector<SnapshotId> unknown;
+  std::set<SnapshotId> missing = *known;
+  for (const SnapshotId& snapshot : *held)
+    if (missing.erase(snapshot) == 0) unknown.push_back(snapshot);
+  for (const SnapshotId& snapshot : missing)
+    log::warn("the node lost a published snapshot",
+              {{"sandbox", snapshot.sandbox}, {"number", snapshot.number}});
+  spawn(executor_, "withdraw snapshots", withdraw(std::move(unknown)));
+  collect();
+}
+
+}  // namespace space::control
