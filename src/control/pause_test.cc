@@ -540,10 +540,12 @@ TEST_F(PauseTest, CheckpointsOfARunningSandbox) {
   EXPECT_EQ(plane.api("GET", path).json().at("snapshots").as_array().size(), 2U);
   EXPECT_EQ(state(id), "running");
   EXPECT_EQ(post(id, "pause").status, 204);
+  EXPECT_EQ(plane.api("POST", path).status, 201);  // what it rests as
+  EXPECT_EQ(plane.api("POST", "/v1/sandboxes/" + id + "/stop").status, 204);
   const Answer refused = plane.api("POST", path);
   EXPECT_EQ(refused.status, 409);
-  EXPECT_THAT(refused.message(), HasSubstr("is paused"));
-  EXPECT_EQ(plane.api("GET", path).status, 200);
+  EXPECT_THAT(refused.message(), HasSubstr("no memory"));
+  EXPECT_EQ(plane.api("POST", path, R"({"kind":"disk"})").status, 201);
   EXPECT_EQ(plane.api("GET", "/v1/sandboxes/" + new_sandbox_id() + "/snapshots").status, 404);
 }
 
