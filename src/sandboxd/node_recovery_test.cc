@@ -43,7 +43,7 @@ class RecoveryTest : public NodeTest {
     ASSERT_EQ(resumed.status, 200) << to_text(resumed.body);
     EXPECT_EQ(resumed.body.at("state"), "running");
     EXPECT_EQ(echo(id, "back"), "back");
-    EXPECT_EQ(noded_->vm(id)->init.at("access_token"), token);
+    EXPECT_EQ(noded_->vm(id)->init.at("access_token"), Json(token));
   }
   JsonObject recovered(const std::string& id) {
     const JsonObject object = info(id);
@@ -69,7 +69,7 @@ class RecoveryTest : public NodeTest {
   std::string events_of(const std::string& id) {
     std::string all;
     for (const Json& event : call("events", {{"after", 0}}).body.at("events").as_array())
-      if (event.at("id") == id)
+      if (event.at("id") == Json(id))
         all += std::string(event.at("state").as_string()) + ": " +
                std::string(event.at("reason").as_string()) + "\n";
     return all;
