@@ -46,8 +46,8 @@ constexpr int common_calls[] = {
     // files, those of SQLite too (fchown: it asks for it when it runs as root)
     SYS_open, SYS_openat, SYS_stat, SYS_lstat, SYS_fstat, SYS_newfstatat, SYS_statx, SYS_access,
     SYS_faccessat, SYS_faccessat2, SYS_readlink, SYS_readlinkat, SYS_getcwd, SYS_getdents64, SYS_fsync,
-    SYS_fdatasync, SYS_ftruncate, SYS_fallocate, SYS_fchmod, SYS_fchown, SYS_unlink, SYS_unlinkat, SYS_rename,
-    SYS_renameat, SYS_renameat2};
+    SYS_fdatasync, SYS_sync_file_range, SYS_ftruncate, SYS_fallocate, SYS_fchmod, SYS_fchown, SYS_unlink,
+    SYS_unlinkat, SYS_rename, SYS_renameat, SYS_renameat2};
 
 Result<void> require_one_thread() {
   struct stat tasks{};  // a link for each thread, besides the two of every folder

@@ -219,6 +219,7 @@ TEST_F(ForkTest, WithoutMemoryNothingIsChanged) {
 }
 
 TEST_F(ForkTest, OutlivesItsSourceAndLetsTheSnapshotGo) {
+  restart({"--fork-keep-s", "1"});
   const std::string source = created();
   mark(source) = 'x';
   const std::uint64_t number = for_fork(source), other = number_of(snapshot(source, {}));
@@ -227,14 +228,14 @@ TEST_F(ForkTest, OutlivesItsSourceAndLetsTheSnapshotGo) {
   EXPECT_TRUE(is_there(source, number)) << "its memory comes from it";
   EXPECT_FALSE(is_there(source, other)) << "nobody needs that one";
   expect_refused(body_from(new_sandbox_id(), source, other), 404);
-  restart({});
+  restart({"--fork-keep-s", "1"});
   EXPECT_TRUE(is_there(source, number));
   EXPECT_EQ(mark(id), 'x');
   mark(id) = 'y';
   EXPECT_EQ(number_of(snapshot(id, {})), 1u);
   go_cold(id);
   pump_until([&] { return !is_there(source, number); });
-  restart({});
+  restart({"--fork-keep-s", "1"});
   order("resume", id);
   EXPECT_EQ(mark(id), 'y');
   mark(id) = 'z';
@@ -413,7 +414,7 @@ TEST_F(ForkTest, WithdrawnItGoesAlsoWhileItsSandboxIsThere) {
 }
 
 TEST_F(ForkTest, WhatIsAskedForOftenIsParkedAhead) {
-  restart({"--warm-pool", "0"});
+  restart({"--warm-pool", "1"});
   const std::string source = created();
   mark(source) = 'p';
   const std::uint64_t number = number_of(snapshot(source, {{"cause", "published"}}));
