@@ -1,5 +1,7 @@
 #include "sandboxd/confinement.h"
 
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -15,7 +17,8 @@ constexpr int calls[] = {SYS_bind,    SYS_listen, SYS_connect,     SYS_mkdir,
                          SYS_mkdirat, SYS_rmdir,  SYS_memfd_create};
 constexpr confine::CallWhen calls_when[] = {
     {SYS_socket, {0, 0xffffffff, AF_UNIX}},
-    {SYS_ioctl, {1, 0xffffffff, vmm::pagemap_scan_request}}};  // which pages of its memory a VMM has written
+    {SYS_ioctl, {1, 0xffffffff, vmm::pagemap_scan_request}},  // which pages of its memory a VMM has written
+    {SYS_ioctl, {1, 0xffffffff, FS_IOC_FIEMAP}}};             // what a snapshot holds of the pool by itself
 
 }  // namespace
 

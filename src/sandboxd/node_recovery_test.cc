@@ -49,6 +49,13 @@ class RecoveryTest : public NodeTest {
     const JsonObject object = info(id);
     return object.at("recovered").is_null() ? JsonObject() : object.at("recovered").as_object();
   }
+  // The count of its recoveries, once it runs again.
+  void until_recovered(const std::string& id, int count) {
+    pump_until([&] {
+      const JsonObject note = recovered(id);
+      return !note.empty() && note.at("count").to_number<int>() == count && state_of(id) == "running";
+    });
+  }
   void expect_from(const std::string& id, const char* kind, int number, int count) {
     const JsonObject note = recovered(id);
     ASSERT_TRUE(note.contains("from")) << to_text(info(id));
@@ -147,7 +154,7 @@ TEST_F(RecoveryTest, ACheckpointGoesOnByItselfAndTheDiskIsKeptAside) {
   mark(id) = 'y';
   disk(id) = "now";
   kill_vm(id);
-  until_state(id, "running");
+  until_recovered(id, 1);
   EXPECT_EQ(mark(id), 'x');
   EXPECT_EQ(disk(id), "then");
   EXPECT_EQ(echo(id, "up"), "up");
@@ -164,8 +171,7 @@ TEST_F(RecoveryTest, ACheckpointGoesOnByItselfAndTheDiskIsKeptAside) {
   // Once more: what it had lost is kept each time.
   disk(id) = "later";
   kill_vm(id);
-  pump_until([&] { return recovered(id).at("count").to_number<int>() == 2; });
-  until_state(id, "running");
+  until_recovered(id, 2);
   EXPECT_EQ(noded_->snapshots.finished(id, 3)->disk, "later");
   EXPECT_EQ(disk(id), "then");
   delete_all(id);
@@ -179,7 +185,7 @@ TEST_F(RecoveryTest, AnUnreadableCheckpointIsPassedOverAndThatIsSaid) {
   mark(id) = 'b';
   ASSERT_EQ(snapshot(id), 2u);
   kill_vm(id);
-  until_state(id, "running");
+  until_recovered(id, 1);
   EXPECT_EQ(mark(id), 'a');
   expect_from(id, "full", 1, 1);
   const auto texts = told(id);
@@ -193,8 +199,7 @@ TEST_F(RecoveryTest, AnUnreadableCheckpointIsPassedOverAndThatIsSaid) {
   const auto newest = snapshot(id);
   mark(id) = 'd';
   kill_vm(id);
-  pump_until([&] { return recovered(id).at("count").to_number<int>() == 2; });
-  until_state(id, "running");
+  until_recovered(id, 2);
   EXPECT_EQ(mark(id), 'c');
   expect_from(id, "full", static_cast<int>(newest), 2);
   delete_all(id);
@@ -319,7 +324,7 @@ TEST_F(RecoveryTest, AfterAHostsRebootEverythingComesBackFromThePool) {
   start();
   until_booted(on_disk);
   EXPECT_EQ(disk(on_disk), "written");
-  until_state(at_checkpoint, "running");
+  until_recovered(at_checkpoint, 1);
   EXPECT_EQ(mark(at_checkpoint), 'x');
   until_state(ends, "failed");
   for (const std::string& id : {on_disk, ends}) EXPECT_EQ(call("sandbox/delete", {{"id", id}}).status, 200);
@@ -426,7 +431,7 @@ TEST_F(RecoveryTest, ACrashBetweenAnyTwoStepsLosesNothing) {
         until_booted(id);
         EXPECT_EQ(disk(id), "now");
       } else {
-        until_state(id, "running");
+        until_recovered(id, 1);
         EXPECT_EQ(mark(id), 'x');
         EXPECT_EQ(disk(id), "then");
         const auto* aside = noded_->snapshots.finished(id, 2);
@@ -448,8 +453,7 @@ TEST_F(RecoveryTest, AfterARollbackTheNewBranchIsGoneOnFrom) {
   ASSERT_EQ(back.status, 200) << to_text(back.body);
   ASSERT_EQ(mark(id), 'a');
   kill_vm(id);
-  pump_until([&] { return !recovered(id).empty(); });
-  until_state(id, "running");
+  until_recovered(id, 1);
   EXPECT_EQ(mark(id), 'a');
   expect_from(id, "full", 1, 1);
   // By time it would have been another: there are younger ones that are whole, and hold something else.
@@ -462,8 +466,7 @@ TEST_F(RecoveryTest, AfterARollbackTheNewBranchIsGoneOnFrom) {
   const auto newest = snapshot(id);
   mark(id) = 'd';
   kill_vm(id);
-  pump_until([&] { return recovered(id).at("count").to_number<int>() == 2; });
-  until_state(id, "running");
+  until_recovered(id, 2);
   EXPECT_EQ(mark(id), 'c');
   expect_from(id, "full", static_cast<int>(newest), 2);
   delete_all(id);
