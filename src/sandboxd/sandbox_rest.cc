@@ -414,7 +414,9 @@ Task<void> Sandbox::thaw_adopted() {
   const auto self = shared_from_this();
   const auto machine = machine_;
   while (!machine->dead() && machine == machine_ && !machine->channel()->session()) co_await changed_.wait();
-  if (!machine->dead() && machine == machine_ && serves(record_.state)) co_await machine->thaw();
+  if (machine->dead() || machine != machine_ || !serves(record_.state)) co_return;
+  co_await machine->thaw();
+  (void)co_await machine->thaw_disk();
 }
 
 }  // namespace space
