@@ -232,16 +232,19 @@ TEST_F(RecoveryTest, ADeletionDuringARecoveryWins) {
 }
 
 TEST_F(RecoveryTest, ATimeoutThatPassesMeanwhileStillCounts) {
+  const std::string pausing = plane.create(R"({"templateID":"base","timeout":600,"autoPause":true})");
+  const auto row_of = [&] { return **plane.run(plane.repository().find_sandbox(pausing)); };
   plane.node().moves_hang = true;
   plane.node().crash(id, "killed");
-  plane.run_until([&] { return plane.node().moves.size() == 1; });
+  plane.node().crash(pausing, "killed");
+  plane.run_until([&] { return plane.node().moves.size() == 2; });
   plane.clock.advance(Millis(601'000));
   plane.sandboxes().expire_due();
-  EXPECT_FALSE(row().ended_at);
-  let_go();
-  until(State::running);
-  plane.sandboxes().expire_due();
   plane.run_until([&] { return row().ended_at.has_value(); });
+  let_go();
+  plane.run_until([&] { return row_of().state == State::running; });
+  plane.sandboxes().expire_due();
+  plane.run_until([&] { return row_of().state == State::paused; });
 }
 
 struct Crash {

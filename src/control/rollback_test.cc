@@ -45,7 +45,7 @@ TEST_F(RollbackTest, ToASnapshotAndBack) {
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(answer.json().at("snapshot"), 1);
   EXPECT_EQ(answer.json().at("undo"), 3);
-  const JsonObject& sandbox = answer.json().at("sandbox").as_object();
+  const JsonObject sandbox = answer.json().at("sandbox").as_object();
   EXPECT_EQ(sandbox.at("sandboxID"), Json(id));
   EXPECT_EQ(sandbox.at("envdAccessToken"), Json(before.access_token));
   const JsonObject& asked = on_node().resumed_with;

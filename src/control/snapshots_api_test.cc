@@ -267,7 +267,7 @@ TEST_F(SnapshotsApiTest, DifferencesAreOfAGuestsChoosingAndBounded) {
   ASSERT_EQ(all.status, 200) << all.body;
   EXPECT_EQ(all.json().at("changes").as_array().size(), 3U);
   EXPECT_EQ(all.json().at("truncated"), false);
-  EXPECT_THAT(all.body, HasSubstr(R"(/a\n\"b\u001B[2J)"));
+  EXPECT_THAT(all.body, HasSubstr(R"(/a\n\"b\u001b[2J)"));
   EXPECT_EQ(last_call(), (JsonObject{{"id", id}, {"from", 1}, {"to", 2}, {"limit", 1000}}));
   const Answer two = get("diff?from=1&to=2&limit=2");
   EXPECT_EQ(two.json().at("changes").as_array().size(), 2U);
