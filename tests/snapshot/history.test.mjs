@@ -17,17 +17,17 @@ const lineOf = (tree, number) => tree.split('\n').find((line) => new RegExp(`─
 const depthOf = (line) => line.indexOf('─')
 
 test('a session with forks, a rollback and its undo is a tree', () => inFresh(async (sandbox) => {
-  const start = await here.snapshot(sandbox, { name: 'the start' })
+  const start = await here.snapshot(sandbox, { name: 'the-start' })
   await put(sandbox, 'one')
   const disk = await here.snapshot(sandbox, { kind: 'disk' })
   await here.withChildren(sandbox, { count: 2 }, async (children) => {
     const rolled = await here.rollback(sandbox, start.number)
-    const other = await here.snapshot(sandbox, { name: 'other way' })
+    const other = await here.snapshot(sandbox, { name: 'other-way' })
     let tree = drawn(sandbox, 'C.UTF-8')
     console.log(tree.replace(/^/gm, '# '))
     assert.ok(tree.startsWith(sandbox.sandboxId))
     assert.ok(tree.trimEnd().endsWith('└─ now'))
-    assert.match(lineOf(tree, start.number), /asked .*"the start"/)
+    assert.match(lineOf(tree, start.number), /asked .*"the-start"/)
     assert.equal(depthOf(lineOf(tree, start.number)), depthOf(lineOf(tree, other.number)), 'it goes on from the start')
     for (const { number } of [disk, { number: rolled.undo }]) assert.ok(depthOf(lineOf(tree, number)) > depthOf(lineOf(tree, start.number)), `${number} is on a branch`)
     assert.match(lineOf(tree, rolled.undo), /before rollback/)
@@ -70,15 +70,12 @@ test('the middle of a chain goes: what continued it continues its parent, and ca
   assert.deepEqual(events.filter((event) => event.kind === 'snapshot_removed').map((event) => event.number).sort(), [numbers[1], numbers[2]].sort())
 }))
 
-test('names and pins: set, shown, escaped, taken away', () => inFresh(async (sandbox) => {
+test('names and pins: set, shown, taken away; what is no name is refused', () => inFresh(async (sandbox) => {
   const { number } = await here.snapshot(sandbox, { kind: 'disk' })
-  const named = await here.ask('PATCH', sandbox, `/snapshots/${number}`, { name: 'größer', pinned: true })
-  assert.deepEqual([named.name, named.pinned], ['größer', true])
-  assert.match(drawn(sandbox, 'C.UTF-8'), /"größer"  pinned/)
-  assert.match(drawn(sandbox, 'C'), /"gr\\xc3\\xb6/)
-  const hostile = await here.call('PATCH', sandbox, `/snapshots/${number}`, { name: 'a\u001b[2Jb' })
-  if (hostile.ok) assert.ok(!drawn(sandbox, 'C.UTF-8').includes('\u001b'))
-  else assert.equal(hostile.status, 400)
+  const named = await here.ask('PATCH', sandbox, `/snapshots/${number}`, { name: 'good-one', pinned: true })
+  assert.deepEqual([named.name, named.pinned], ['good-one', true])
+  assert.match(drawn(sandbox, 'C.UTF-8'), /"good-one"  pinned/)
+  for (const name of ['a\u001b[2Jb', 'two words', '', 'x'.repeat(65)]) assert.equal((await here.call('PATCH', sandbox, `/snapshots/${number}`, { name })).status, 400, name)
   const bare = await here.ask('PATCH', sandbox, `/snapshots/${number}`, { name: null, pinned: false })
   assert.deepEqual([bare.name, bare.pinned], [null, false])
 }))
