@@ -136,7 +136,7 @@ bool Sandbox::retention_due() const {
 std::set<std::uint64_t> Sandbox::needed_snapshots() const {
   std::set<std::uint64_t> needed;
   for (const SnapshotRecord& snapshot : snapshots_)
-    if (needs_itself(snapshot.number) || !node_.used_by(snapshot.id()).empty())
+    if (needs_itself(snapshot.number) || node_.is_needed(snapshot.id()))
       needed.insert(snapshot.number);
   return needed;
 }

@@ -182,13 +182,15 @@ Result<void> Sandbox::check_removable(const SnapshotRecord& snapshot) const {
                 "the memory of sandbox {} still reads from snapshot {}: take another full snapshot and pause"
                 " it until its memory is cold, or stop it, first",
                 record_.id, snapshot.number);
-  const auto users = node_.used_by ? node_.used_by(snapshot.id()) : std::vector<std::string>();
+  const auto users = node_.used_by(snapshot.id());
   if (!users.empty())
     return fail(
         Code::conflict,
         "snapshot {} is what sandbox {} began from and still reads its memory from ({} in all): delete"
         " it, or pause it until its memory is cold, first",
         snapshot.number, users.front(), users.size());
+  if (node_.is_needed(snapshot.id()))
+    return fail(Code::conflict, "a sandbox is just beginning from snapshot {}: try again", snapshot.number);
   return {};
 }
 
@@ -245,8 +247,8 @@ Task<void> Sandbox::remove_doomed() {
 Task<void> Sandbox::drop_old_snapshots() {
   const std::vector<SnapshotRecord> all = snapshots_;
   for (const SnapshotRecord& each : all) {
-    if (each.cause != SnapshotCause::pause || needs_itself(each.number) || each.pinned || each.published ||
-        !each.name.empty())
+    if (each.cause != SnapshotCause::pause || needs_itself(each.number) || each.pinned ||
+        !each.name.empty() || node_.is_needed(each.id()))
       continue;
     if (const auto dropped = co_await drop_snapshot(each.number, {}); !dropped)
       log::warn("old snapshot not removed", {{"sandbox", record_.id}, log::Field(dropped.error())});
