@@ -97,9 +97,9 @@ class SandboxService final : public NodeObserver {
   Task<Result<void>> awaken(std::string id, Deadline deadline);
 
   // sandbox_forks.cc. As many new sandboxes as asked for, each there or not by itself, in the state that the
-  // sandbox or its snapshot is in; with what it has of metadata, network, lifecycle and schedule, and with ids
-  // and tokens of their own. The sandbox itself goes on as it was. conflict: it rests and only one that runs
-  // was meant, or a snapshot that nothing can begin as.
+  // sandbox or its snapshot is in; with what it has of metadata, network, lifecycle and schedule, and with
+  // ids and tokens of their own. The sandbox itself goes on as it was. conflict: it rests and only one that
+  // runs was meant, or a snapshot that nothing can begin as.
   Task<Result<ForkResults>> fork(store::Team team, std::string id, ForkRequest request);
   // A snapshot of it as a template of the team; nullopt: one without a name. See SnapshotTemplates.
   Task<Result<store::SnapshotTemplate>> publish(std::string team, std::string id,
