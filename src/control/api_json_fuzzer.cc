@@ -1,13 +1,46 @@
-// The JSON bodies that clients send. What is accepted must hold its own promises.
+// The JSON bodies that clients send. What is accepted must hold its own promises. The same bytes also as an
+// answer of the node.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 
 #include "base/json.h"
 #include "control/create_request.h"
+#include "control/snapshot_json.h"
 
 using namespace space;
 using namespace space::control;
+
+namespace {
+
+void check_keeping(std::string_view body) {
+  if (const auto wanted = parse_snapshot_request(body); wanted && wanted->name.size() > snapshot_name_max)
+    std::abort();
+  if (const auto change = parse_snapshot_change(body); change && !change->name && !change->pinned)
+    std::abort();
+  if (const auto rollback = parse_rollback_request(body); rollback && rollback->number.value_or(1) < 1)
+    std::abort();
+  if (const auto schedule = parse_schedule_request(body)) {
+    const auto again = read_schedule(schedule_json(*schedule));
+    if (!again || *again != *schedule) std::abort();
+  }
+  (void)parse_recovery_request(body);
+}
+
+void check_answers(std::string_view body) {
+  const auto object = parse_json_object(body, "answer");
+  if (!object) return;
+  constexpr std::int64_t limit = 3;
+  if (const auto diff = diff_json(*object, limit); diff && diff->at("changes").as_array().size() > limit)
+    std::abort();
+  (void)snapshots_json(*object);
+  (void)history_json(*object);
+  (void)recovery_json({}, *object);
+  JsonObject shown;
+  (void)add_lineage(shown, {}, *object);
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::int64_t max_s = 24 * 3600;
@@ -22,6 +55,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (request->timeout_s < 1 || request->timeout_s > max_s) std::abort();
   }
   (void)parse_pause_request(body);
+  check_keeping(body);
+  check_answers(body);
   if (const auto policy = parse_pause_policy(body, {}); policy && policy->idle_pause_s.value_or(1) < 1)
     std::abort();
   if (const auto timeout_s = parse_timeout_request(body); timeout_s && *timeout_s < 1) std::abort();
