@@ -86,6 +86,7 @@ Task<void> Sandbox::do_recover_found(std::string cause) {
 // From here on it is on its way back, whatever ends this daemon. One that rests will rest again, unless
 // nobody but its node knew of that.
 void Sandbox::begin_recovery(std::string cause) {
+  if (being_deleted()) return;
   if (!cause.empty()) note(LogLevel::error, "sandbox died", {{"reason", cause}});
   log::warn("sandbox recovers",
             {{"sandbox", record_.id}, {"cause", cause}, {"state", to_string(record_.state)}});

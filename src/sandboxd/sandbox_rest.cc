@@ -230,6 +230,8 @@ Task<Result<void>> Sandbox::resume_hot() {
 
 // A VM of its own, from a snapshot of its own. Nothing is written down of it.
 Task<Result<void>> Sandbox::restore_vm(SnapshotId from, GuestInit init) {
+  // From here on a deletion interrupts the machine.
+  if (being_deleted()) co_return fail(Code::not_found, "sandbox {} was deleted", record_.id);
   make_machine();
   GuestWake wake{.generation = record_.counter + 1, .hooks = true, .thaw = false};
   if (!init.access_token.reveal().empty()) wake.init = std::move(init);
@@ -311,6 +313,7 @@ void Sandbox::stop_is_done() {
 
 // A VM of its own, from its disk. Nothing is written down of it.
 Task<Result<void>> Sandbox::boot_vm(GuestInit init) {
+  if (being_deleted()) co_return fail(Code::not_found, "sandbox {} was deleted", record_.id);
   make_machine();
   machine_->set_guest_init(std::move(init));
   StartPlan plan = plan_boot(start_spec());
