@@ -72,6 +72,7 @@ Task<CallResponse> FakeNode::roll_back(JsonObject body) {
       snapshot_object(static_cast<std::size_t>(sandbox.undo), "full", "before_rollback"));
   sandbox.head = target;
   sandbox.state = State::resuming;
+  sandbox.disk_kept = false;
   break_streams(id);
   while (moves_hang) co_await changed_.wait();
   const auto found = sandboxes.find(id);

@@ -142,9 +142,9 @@ TEST_F(RecoveryTest, AFailureWithItsDiskIsNoEnd) {
   EXPECT_THAT(*require_text(inspect().json(), "reason"), HasSubstr("died 4 times"));
   EXPECT_EQ(plane.api("GET", recovery()).json().at("state"), "failed");
   EXPECT_EQ(plane.api("GET", "/v1/sandboxes/" + id + "/snapshots").status, 200);
-  const Answer rollback = plane.api("POST", "/v1/sandboxes/" + id + "/rollback", R"({"snapshot":1})");
-  EXPECT_EQ(rollback.status, 409);
-  EXPECT_THAT(rollback.message(), HasSubstr(recovery()));
+  const Answer snapshot = plane.api("POST", "/v1/sandboxes/" + id + "/snapshots");
+  EXPECT_EQ(snapshot.status, 409);
+  EXPECT_THAT(snapshot.message(), HasSubstr(recovery()));
   // Nothing of it goes, however long it lies there.
   plane.clock.advance(Millis(10 * 24 * 3600 * 1000LL));
   plane.sandboxes().expire_due();
@@ -210,6 +210,21 @@ TEST_F(RecoveryTest, WhatCannotBeBroughtBackSaysWhy) {
   plane.node().move_error.reset();
   EXPECT_EQ(row().reason, "it does not boot");
   EXPECT_EQ(recover().status, 200);
+}
+
+TEST_F(RecoveryTest, ItMayBeFineAgainAsWhatItWas) {
+  EXPECT_EQ(plane.api("POST", "/v1/sandboxes/" + id + "/snapshots").status, 201);
+  fail_and_keep("it does not boot");
+  until(State::failed);
+  plane.clock.advance(Millis(3'600'000));
+  const std::string rollback = "/v1/sandboxes/" + id + "/rollback";
+  EXPECT_EQ(plane.api("POST", rollback, R"({"snapshot":9})").status, 404);
+  EXPECT_EQ(row().state, State::failed);
+  EXPECT_EQ(row().reason, "it does not boot");
+  EXPECT_EQ(plane.api("POST", rollback, R"({"snapshot":1})").status, 200);
+  EXPECT_EQ(row().state, State::running);
+  EXPECT_EQ(row().end_at, in(600));
+  EXPECT_EQ(who(), 200);
 }
 
 TEST_F(RecoveryTest, DeletedAllOfItGoes) {

@@ -11,7 +11,10 @@ namespace space::control {
 Task<Result<RolledBack>> SandboxService::rollback(std::string team, std::string id, RollbackRequest request) {
   SPACE_CO_TRY(const LivePtr live, co_await kept(team, id));
   const std::uint64_t before = live->moves;
-  SPACE_CO_CHECK(co_await ready_to_move(live));
+  // One that failed may be fine again as what it was.
+  if (const auto ready = co_await ready_to_move(live);
+      !ready && (!is_failed(live->row.state) || live->over || is_deletion(live->row.wanted)))
+    co_return std::unexpected(ready.error());
   // The one that we waited for was ours too, or each of a hundred would keep and drop what the others made.
   const bool done_meanwhile = live->moves != before && live->rollback == request;
   if (done_meanwhile && live->move_failed) co_return std::unexpected(live->move_error);

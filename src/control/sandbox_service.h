@@ -106,9 +106,9 @@ class SandboxService final : public NodeObserver {
                                                 std::optional<SnapshotName> name);
   SnapshotTemplates& snapshot_templates() { return snapshot_templates_; }
 
-  // sandbox_rollback.cc. In place: the id and the tokens stay. conflict also: it failed, or a snapshot that
-  // cannot be used here; not_found also: no such snapshot of it, or no rollback to take back. Who asks for
-  // what is under way already gets the answer of that one.
+  // sandbox_rollback.cc. In place: the id and the tokens stay; also of one that failed. conflict also: a
+  // snapshot that cannot be used here; not_found also: no such snapshot of it, or no rollback to take back.
+  // Who asks for what is under way already gets the answer of that one.
   Task<Result<RolledBack>> rollback(std::string team, std::string id, RollbackRequest request);
   // sandbox_recovery.cc. Of one that failed and whose disk is kept; returns when it runs. Nothing happens to
   // one that did not fail.

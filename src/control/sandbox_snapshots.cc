@@ -9,7 +9,7 @@ constexpr Millis answer_patience{10'000};
 constexpr Millis measure_patience{50'000};
 constexpr Millis snapshot_patience{55'000};
 constexpr Millis remove_patience{50'000};
-constexpr Millis diff_patience{110'000};  // a virtual machine boots for it
+constexpr Millis diff_patience{190'000};  // a virtual machine boots for it
 
 }  // namespace
 

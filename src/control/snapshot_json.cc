@@ -222,7 +222,8 @@ Result<JsonObject> diff_json(const JsonObject& from_node, std::int64_t limit) {
     changes.resize(static_cast<std::size_t>(limit));
     truncated = true;
   }
-  return JsonObject{{"changes", std::move(changes)}, {"truncated", truncated}};
+  SPACE_TRY(const bool approximate, flag(from_node, "approximate"));
+  return JsonObject{{"changes", std::move(changes)}, {"truncated", truncated}, {"approximate", approximate}};
 }
 
 Result<JsonObject> recovery_json(const store::Sandbox& row, const JsonObject& from_node) {
