@@ -24,10 +24,12 @@ Error being_killed(const std::string& id) {
 }
 
 Error has_failed(const store::Sandbox& row) {
-  return {Code::conflict,
-          fmt::format("Sandbox {} has failed: {}. POST /v1/sandboxes/{}/recovery (`space recovery`) tries to "
-                      "bring it back",
-                      row.id, row.reason, row.id)};
+  return {
+      Code::conflict,
+      fmt::format(
+          "Sandbox {} has failed: {}. POST /v1/sandboxes/{}/recovery (`space recovery {} --now`) tries to "
+          "bring it back",
+          row.id, row.reason, row.id, row.id)};
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ Error gone(const store::Sandbox& row) {
   if (is_failed(row.state) && !row.ended_at && !is_deletion(row.wanted))
     return {Code::not_found,
             fmt::format("Sandbox {} was not found: {}. Its disk is kept: POST /v1/sandboxes/{}/recovery "
-                        "(`space recovery`) tries to bring it back",
-                        row.id, row.reason, row.id)};
+                        "(`space recovery {} --now`) tries to bring it back",
+                        row.id, row.reason, row.id, row.id)};
   return {Code::not_found, fmt::format("Sandbox {} was not found: {}", row.id, row.reason)};
 }
 
