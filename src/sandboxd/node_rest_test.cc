@@ -171,7 +171,7 @@ TEST_F(RestTest, StoppedItKeepsItsDiskAndBoots) {
   EXPECT_FALSE(noded_->sandboxes.at(id).slot);
   EXPECT_EQ(order("stop", id).status, 200);
   EXPECT_EQ(order("pause", id).status, 409);
-  EXPECT_EQ(order("checkpoint", id).status, 409);
+  EXPECT_EQ(order("snapshot", id).status, 409);
   ASSERT_EQ(order("resume", id).status, 200);
   EXPECT_EQ(noded_->sandboxes.at(id).content, "written");
   EXPECT_EQ(echo(id, "up"), "up");
@@ -191,7 +191,7 @@ TEST_F(RestTest, CheckpointsFollowEachOtherAndLeaveItRunning) {
   const auto vm = noded_->vm(id);
   for (int i = 1; i <= 3; ++i) {
     mark(id) = static_cast<char>(i);
-    const Answer taken = order("checkpoint", id);
+    const Answer taken = order("snapshot", id);
     ASSERT_EQ(taken.status, 200) << to_text(taken.body);
     EXPECT_EQ(taken.body.at("number").to_number<int>(), i);
     EXPECT_EQ(taken.body.at("quiesced"), true);
@@ -219,7 +219,7 @@ TEST_F(RestTest, CheckpointsFollowEachOtherAndLeaveItRunning) {
 TEST_F(RestTest, AGuestThatDoesNotFreezeIsMarked) {
   noded_->behaviour.never_freezes = true;
   const std::string id = created();
-  const Answer taken = order("checkpoint", id);
+  const Answer taken = order("snapshot", id);
   ASSERT_EQ(taken.status, 200);
   EXPECT_EQ(taken.body.at("quiesced"), false);
   delete_all(id);
@@ -228,20 +228,20 @@ TEST_F(RestTest, AGuestThatDoesNotFreezeIsMarked) {
 TEST_F(RestTest, ACheckpointThatFailsAtAnyVerbLeavesAllAsItWas) {
   const std::string id = created();
   const auto vm = noded_->vm(id);
-  ASSERT_EQ(order("checkpoint", id).status, 200);
+  ASSERT_EQ(order("snapshot", id).status, 200);
   for (const auto verb :
        {noded::Verb::vmm_open_memory, noded::Verb::snapshot_begin, noded::Verb::snapshot_finish}) {
     noded_->refuse = [verb](noded::Verb asked) -> std::optional<Error> {
       if (asked != verb) return std::nullopt;
       return Error{Code::internal, "refused"};
     };
-    EXPECT_GE(order("checkpoint", id).status, 400);
+    EXPECT_GE(order("snapshot", id).status, 400);
     EXPECT_FALSE(vm->stands_still());
     EXPECT_FALSE(vm->frozen);
     EXPECT_EQ(snapshots_of(id), 1u);
     noded_->refuse = [](noded::Verb) { return std::nullopt; };
   }
-  EXPECT_EQ(order("checkpoint", id).status, 200);
+  EXPECT_EQ(order("snapshot", id).status, 200);
   EXPECT_EQ(snapshots_of(id), 2u);
   delete_all(id);
 }
@@ -255,12 +255,12 @@ TEST_F(RestTest, EachFaultOfACheckpointLeavesAllAsItWas) {
     start();
     const std::string id = created();
     mark(id) = 'f';
-    ASSERT_EQ(order("checkpoint", id).status, 200);  // without the fault it works
+    ASSERT_EQ(order("snapshot", id).status, 200);  // without the fault it works
     kill_manager();
     more_arguments_ = {"--fault", fault};
     start();
     pump_until([&] { return state_of(id) == "running"; });
-    EXPECT_GE(order("checkpoint", id).status, 400);
+    EXPECT_GE(order("snapshot", id).status, 400);
     EXPECT_EQ(snapshots_of(id), 1u);
     keep_hot_for(id, 0);
     EXPECT_EQ(order("pause", id).status, 200);  // it stays hot: its memory is not to be lost
@@ -288,7 +288,7 @@ TEST_F(RestTest, ARestoreThatFailsAtAnyVerbLeavesItCold) {
 }
 
 TEST_F(RestTest, DeletionWinsInEveryState) {
-  for (const char* first : {"pause", "stop", "checkpoint"}) {
+  for (const char* first : {"pause", "stop", "snapshot"}) {
     const std::string id = created();
     ASSERT_EQ(order(first, id).status, 200);
     delete_all(id);
@@ -296,7 +296,7 @@ TEST_F(RestTest, DeletionWinsInEveryState) {
   const std::string is_cold = cold('x');
   delete_all(is_cold);
   // In the middle of each.
-  for (const char* name : {"pause", "stop", "checkpoint", "resume"}) {
+  for (const char* name : {"pause", "stop", "snapshot", "resume"}) {
     const std::string id = std::string_view(name) == "resume" ? cold('y') : created();
     std::optional<Result<CallResponse>> answer;
     spawn(loop_.get_executor(), name,
@@ -333,7 +333,7 @@ TEST_F(RestTest, KilledAtEachVerbOfEachOperation) {
   struct {
     const char* name;
     bool from_cold;
-  } const operations[] = {{"pause", false}, {"checkpoint", false}, {"stop", false}, {"resume", true}};
+  } const operations[] = {{"pause", false}, {"snapshot", false}, {"stop", false}, {"resume", true}};
   for (const auto& [name, from_cold] : operations)
     for (std::size_t at = 1; at <= 12; ++at)
       for (const bool done : {false, true}) {
@@ -366,16 +366,11 @@ TEST_F(RestTest, KilledBetweenAnyTwoSteps) {
     const char* point;
     const char* operation;
     bool from_cold;
-  } const crashes[] = {{"pause-stopped", "pause", false},
-                       {"checkpoint-quiesced", "checkpoint", false},
-                       {"checkpoint-stopped", "checkpoint", false},
-                       {"checkpoint-write", "checkpoint", false},
-                       {"checkpoint-finish", "checkpoint", false},
-                       {"cold-taken", "pause", false},
-                       {"cold-written", "pause", false},
-                       {"resume-hot-woken", "resume-hot", false},
-                       {"resume-cold-woken", "resume", true},
-                       {"stop-down", "stop", false}};
+  } const crashes[] = {{"pause-stopped", "pause", false},         {"checkpoint-quiesced", "snapshot", false},
+                       {"checkpoint-stopped", "snapshot", false}, {"checkpoint-write", "snapshot", false},
+                       {"checkpoint-finish", "snapshot", false},  {"cold-taken", "pause", false},
+                       {"cold-written", "pause", false},          {"resume-hot-woken", "resume-hot", false},
+                       {"resume-cold-woken", "resume", true},     {"stop-down", "stop", false}};
   for (const auto& [point, operation, from_cold] : crashes) {
     SCOPED_TRACE(point);
     const std::string id = from_cold ? cold('c') : created();

@@ -175,7 +175,6 @@ NodeRpc::Answer NodeRpc::dispatch(std::string path, JsonObject body) {
       {"/node/sandbox/pause", &NodeRpc::pause},
       {"/node/sandbox/resume", &NodeRpc::resume},
       {"/node/sandbox/stop", &NodeRpc::stop},
-      {"/node/sandbox/checkpoint", &NodeRpc::snapshot},
       {"/node/sandbox/snapshot", &NodeRpc::snapshot},
       {"/node/sandbox/snapshots", &NodeRpc::snapshots},
       {"/node/sandbox/snapshot/remove", &NodeRpc::remove_snapshot},
