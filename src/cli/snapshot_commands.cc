@@ -205,10 +205,10 @@ int command_rollback(const CommonOptions& common, const RollbackOptions& options
 int command_diff(const CommonOptions& common, const DiffOptions& options) {
   const auto api = make_client(common);
   if (!api) return report(api.error());
-  const auto diff =
-      run_loop(call_for_object(*api, options.sandbox,
-                               {"GET", fmt::format("/diff?from={}&to={}", options.from, options.to),
-                                std::nullopt, "comparing disks of"}));
+  const auto diff = run_loop(
+      call_for_object(*api, options.sandbox,
+                      {"GET", fmt::format("/diff?from={}&to={}&limit=10000", options.from, options.to),
+                       std::nullopt, "comparing disks of"}));
   if (!diff) return report(diff.error());
   if (common.json) {
     print_json(diff->body);
@@ -219,6 +219,8 @@ int command_diff(const CommonOptions& common, const DiffOptions& options) {
                            text_at(one, "type").starts_with("dir") ? "/" : ""));
   if (flag_at(diff->body.get_object(), "truncated"))
     note("there is more: these are the first that were found");
+  if (flag_at(diff->body.get_object(), "approximate"))
+    note("a guest did not hold still for one of the two: what was just being written may not be in it");
   return 0;
 }
 

@@ -262,13 +262,14 @@ TEST_F(SnapshotCommandTest, InfoSaysItInWords) {
 }
 
 TEST_F(SnapshotCommandTest, DiffMarksAndEscapes) {
-  answer("GET " + base + "/diff?from=3&to=5", 200,
+  answer("GET " + base + "/diff?from=3&to=5&limit=10000", 200,
          R"({"changes":[{"path":"/a\nD /etc/passwd","change":"added","type":"file","size":1},)"
          R"({"path":"/old","change":"removed","type":"directory","size":0},)"
-         R"({"path":"/b","change":"changed","type":"file","size":3}],"truncated":true})");
+         R"({"path":"/b","change":"changed","type":"file","size":3}],"truncated":true,"approximate":true})");
   Said said = run(command_diff, DiffOptions{.sandbox = id, .from = 3, .to = 5});
   EXPECT_EQ(said.out, "A /a\\x0aD /etc/passwd\nD /old/\nM /b\n");
   EXPECT_THAT(said.error, HasSubstr("there is more"));
+  EXPECT_THAT(said.error, HasSubstr("did not hold still"));
   common.json = true;
   said = run(command_diff, DiffOptions{.sandbox = id, .from = 3, .to = 5});
   EXPECT_TRUE(parse_json(said.out)->as_object().contains("changes"));
