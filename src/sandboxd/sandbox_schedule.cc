@@ -16,8 +16,10 @@ using namespace std::chrono_literals;
 // Less than a few ticks of the guest's scheduler is nobody's work.
 constexpr std::uint64_t unchanged_cpu_us = 20'000;
 constexpr Millis sample_limit = 2s;
-// Until a snapshot is tried again for which another sandbox's left no room.
+// Until one is tried again for which another sandbox's left no room.
 constexpr Millis busy_pause = 2s;
+// A guest that a new daemon has found is asked what happened, not supposed to have changed.
+constexpr Millis reach_limit = 30s;
 constexpr Millis retention_pause = 1h;
 constexpr Millis measure_limit = 20s;
 // Removed in one go; what is asked of the sandbox comes in between.
@@ -94,7 +96,9 @@ Task<bool> Sandbox::changed_since(ScheduledKind base, ScheduledKind& now) {
 
 // One at a time on this node, and never in the way of what somebody asked for.
 Task<Result<void>> Sandbox::take_scheduled(SnapshotKind kind) {
-  if (node_.desk.turns.busy()) {
+  const bool is_new_here = system_clock().wall() - schedule_since_ < reach_limit;
+  const bool not_reached_yet = is_new_here && !machine_->channel()->session();
+  if (node_.desk.turns.busy() || not_reached_yet) {
     schedule_busy_until_ = system_clock().monotonic() + busy_pause;
     co_return Result<void>();
   }
@@ -136,8 +140,7 @@ bool Sandbox::retention_due() const {
 std::set<std::uint64_t> Sandbox::needed_snapshots() const {
   std::set<std::uint64_t> needed;
   for (const SnapshotRecord& snapshot : snapshots_)
-    if (needs_itself(snapshot.number) || node_.is_needed(snapshot.id()))
-      needed.insert(snapshot.number);
+    if (needs_itself(snapshot.number) || node_.is_needed(snapshot.id())) needed.insert(snapshot.number);
   return needed;
 }
 
