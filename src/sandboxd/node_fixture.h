@@ -122,6 +122,12 @@ class NodeTest : public testing::Test {
     EXPECT_EQ(answer.status, 200) << to_text(answer.body);
     return id;
   }
+  // Its death is its end.
+  std::string created_mortal() {
+    const std::string id = created();
+    EXPECT_EQ(call("sandbox/recovery", {{"id", id}, {"policy", "none"}}).status, 200);
+    return id;
+  }
   std::string state_of(const std::string& id) {
     const Answer answer = call("sandbox/get", {{"id", id}});
     return answer.status == 200 ? std::string(answer.body.at("state").as_string()) : "";

@@ -208,7 +208,7 @@ TEST_F(NodeTest, AStuckSandboxDelaysNobody) {
 }
 
 TEST_F(NodeTest, ADeathIsReportedAndCleanedUp) {
-  const std::string id = created();
+  const std::string id = created_mortal();
   auto stream = run(session_->connect(id + ":49983", Deadline::after(5s)));
   ASSERT_TRUE(stream);
   EXPECT_EQ(echo_on(**stream, "alive"), "alive");
@@ -236,7 +236,7 @@ TEST_F(NodeTest, ADeathIsReportedAndCleanedUp) {
 }
 
 TEST_F(NodeTest, KilledAndStartedAgainItAdoptsWhatRuns) {
-  const std::string id = created();
+  const std::string id = created_mortal();
   const auto vm = noded_->vm(id);
   const std::uint64_t epoch = vm->last_epoch;
   for (const int signal : {SIGKILL, SIGQUIT}) {
@@ -250,7 +250,8 @@ TEST_F(NodeTest, KilledAndStartedAgainItAdoptsWhatRuns) {
   EXPECT_EQ(noded_->vm(id), vm);
   EXPECT_GT(vm->last_epoch, epoch);
   // Never initialised twice; thawed in case the one before died with it frozen.
-  EXPECT_EQ(vm->calls, (std::vector<std::string>{"identity", "init", "thaw", "thaw"}));
+  EXPECT_EQ(vm->calls,
+            (std::vector<std::string>{"identity", "init", "thaw", "thaw_disk", "thaw", "thaw_disk"}));
   vm->die(6);
   pump_until([&] { return noded_->holds_nothing(); });  // and watches it
   EXPECT_EQ(call("sandbox/get", {{"id", id}}).body.at("reason").as_string(),
@@ -258,7 +259,7 @@ TEST_F(NodeTest, KilledAndStartedAgainItAdoptsWhatRuns) {
 }
 
 TEST_F(NodeTest, ADeathInItsAbsenceIsFound) {
-  const std::string id = created();
+  const std::string id = created_mortal();
   kill_manager();
   noded_->vm(id)->die(9);
   start();
@@ -269,7 +270,7 @@ TEST_F(NodeTest, ADeathInItsAbsenceIsFound) {
 }
 
 TEST_F(NodeTest, ADeathNobodySawIsSaidToBeOne) {
-  const std::string id = created();
+  const std::string id = created_mortal();
   noded_->sees_deaths = false;
   noded_->vm(id)->die(9);
   pump_until([&] { return noded_->holds_nothing(); });
@@ -281,7 +282,7 @@ TEST_F(NodeTest, MemoryThatIsPromisedIsNotPromisedAgain) {
   kill_manager();
   memory_limit_mib_ = 2 * (512 + 128);
   start();
-  const std::string first = created(), second = created();
+  const std::string first = created_mortal(), second = created();
   const JsonObject third = create_body(new_sandbox_id());
   const Answer refused = call("sandbox/create", third);
   EXPECT_EQ(refused.status, 429);

@@ -29,7 +29,7 @@ TEST_F(NodeTest, UnderTcgTheNodeIsOneTeams) {
 }
 
 TEST_F(NodeTest, ATeamGoneLeavesTheNodeToAnother) {
-  const std::string dies = created(), deleted = created();
+  const std::string dies = created_mortal(), deleted = created();
   noded_->vm(dies)->die(9);
   pump_until([&] { return state_of(dies) == "failed"; });
   EXPECT_EQ(call("sandbox/create", create_body(new_sandbox_id(), "b")).status, 403);
@@ -39,7 +39,7 @@ TEST_F(NodeTest, ATeamGoneLeavesTheNodeToAnother) {
 }
 
 TEST_F(NodeTest, TheIsolationOfOneThatRuns) {
-  const std::string id = created();
+  const std::string id = created_mortal();
   noded::IsolationRecord layer{.state = noded::LayerState::active, .layer = "seccomp", .detail = "2 filters"};
   noded_->isolation.assign(reinterpret_cast<const char*>(&layer), sizeof layer);
   const auto isolation = [&] { return call("sandbox/isolation", {{"id", id}}); };
