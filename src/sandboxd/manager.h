@@ -34,10 +34,10 @@ struct CreateRequest {
 class Manager {
  public:
   struct Limits {
-    std::int64_t memory_mib = 0;         // promised to sandboxes at most
-    bool allow_tcg_multitenant = false;  // core/tenancy.h
-    std::int64_t hot_keep_s = 300;       // a paused sandbox stays in memory
-    Millis shutdown{60'000};             // in which a planned end keeps what runs
+    std::int64_t memory_mib = 0;          // promised to sandboxes at most
+    bool allow_tcg_multitenant = false;   // core/tenancy.h
+    std::int64_t hot_keep_s = 300;        // a paused sandbox stays in memory
+    Millis shutdown{60'000};              // in which a planned end keeps what runs
     std::chrono::seconds fork_keep{600};  // how long others may begin from a snapshot made for a fork
     RecoveryPolicy recovery = RecoveryPolicy::disk;  // of sandboxes that name none
   };
@@ -87,6 +87,7 @@ class Manager {
   Task<Result<std::shared_ptr<Sandbox>>> find_created(std::string id, std::int64_t generation);
   Result<std::shared_ptr<Sandbox>> begin(CreateRequest request, std::optional<VmSource> source,
                                          std::shared_ptr<Machine> parked, MachineAccelerator accelerator);
+  void note_fork(const SandboxRecord& child);
   Result<void> admit(const std::string& team, const Shape& shape, MachineAccelerator accelerator) const;
   Result<void> admit_memory_of(const Shape& shape) const;
   Result<void> admit_again(const SandboxRecord& record) const;

@@ -1,5 +1,6 @@
 // The half of Manager that lets a sandbox begin: what it begins from, whether there is room, and its start.
 #include "base/ids.h"
+#include "base/log.h"
 #include "core/capacity.h"
 #include "core/tenancy.h"
 #include "sandboxd/manager.h"
@@ -34,9 +35,10 @@ Result<void> check_kind(const VmKind& kind) {
 // Named, it must be the snapshot's; left out (0), it is.
 Result<void> take_from_snapshot(std::int64_t& asked, std::int64_t snapshots, const char* what) {
   if (asked != 0 && asked != snapshots)
-    return fail(Code::invalid_argument,
-                "{} is {} and cannot be changed: the snapshot has {}. Leave it out, or create from a template",
-                what, asked, snapshots);
+    return fail(
+        Code::invalid_argument,
+        "{} is {} and cannot be changed: the snapshot has {}. Leave it out, or create from a template", what,
+        asked, snapshots);
   asked = snapshots;
   return {};
 }
@@ -60,10 +62,11 @@ Result<SnapshotRecord> Manager::snapshot_for(const SnapshotId& id, const std::st
   if (found == nullptr || found->team != team)
     return fail(Code::not_found, "there is no snapshot {} of {} on this node", id.number, id.sandbox);
   if (found->kind == SnapshotKind::full && !found->quiesced)
-    return fail(Code::conflict,
-                "snapshot {} of {} is of a guest that did not stand still for it: only its own sandbox can go "
-                "on from it. Take another snapshot, or roll the sandbox back to this one",
-                id.number, id.sandbox);
+    return fail(
+        Code::conflict,
+        "snapshot {} of {} is of a guest that did not stand still for it: only its own sandbox can go "
+        "on from it. Take another snapshot, or roll the sandbox back to this one",
+        id.number, id.sandbox);
   return *found;
 }
 
@@ -131,9 +134,10 @@ Task<Result<std::shared_ptr<Sandbox>>> Manager::create(CreateRequest request,
   }
   if (!request.from)
     if (const auto checkpoint = checkpoints_.find(kind)) source = VmSource{{*checkpoint}};
-  SPACE_CO_TRY(const auto sandbox, begin(std::move(request), std::move(source), std::move(parked),
-                                         accelerator));
+  SPACE_CO_TRY(const auto sandbox,
+               begin(std::move(request), std::move(source), std::move(parked), accelerator));
   SPACE_CO_CHECK(co_await sandbox->started());
+  note_fork(sandbox->record());
   co_return sandbox;
 }
 
@@ -165,6 +169,20 @@ Result<std::shared_ptr<Sandbox>> Manager::begin(CreateRequest request, std::opti
   return sandbox;
 }
 
+// In the history of its source. Of a published snapshot it would be one line among thousands.
+void Manager::note_fork(const SandboxRecord& child) {
+  const SnapshotRecord* snapshot = child.origin ? shelf_.find(*child.origin) : nullptr;
+  if (snapshot == nullptr || snapshot->published || !sandboxes_.contains(snapshot->sandbox)) return;
+  const HistoryRow row{.sandbox = snapshot->sandbox,
+                       .at = system_clock().wall(),
+                       .kind = HistoryKind::fork,
+                       .number = snapshot->number,
+                       .other = child.id,
+                       .text = fmt::format("sandbox {} began from snapshot {}", child.id, snapshot->number)};
+  if (const auto written = journal_.commit({.history = {row}}); !written)
+    log::error("journal write failed", {{"sandbox", row.sandbox}, log::Field(written.error())});
+}
+
 std::int64_t Manager::committed_mib() const {
   std::int64_t committed = pool_.committed_mib() + diffs_.committed_mib();
   for (const auto& [id, sandbox] : sandboxes_)
@@ -193,8 +211,8 @@ Result<void> Manager::admit_again(const SandboxRecord& record) const {
   return admit(record.team, record.shape, record.accelerator);
 }
 
-// Parked VMs give way to those that somebody wants; those of another team's snapshot also where teams must not
-// share the machine.
+// Parked VMs give way to those that somebody wants; those of another team's snapshot also where teams must
+// not share the machine.
 Task<Result<void>> Manager::make_room(std::string team, Shape shape, MachineAccelerator accelerator) {
   while (true) {
     auto admitted = admit(team, shape, accelerator);

@@ -114,6 +114,11 @@ TEST_F(ForkTest, GoesOnFromTheMemoryOfAnotherAndIsSomebodyElse) {
   mark(id) = 'z';
   EXPECT_EQ(mark(source), 'y');
   EXPECT_EQ(call("sandbox/create", body).status, 200) << "asked again: the same";
+  const JsonObject history = call("sandbox/history", {{"id", source}}).body;
+  ASSERT_EQ(history.at("events").as_array().size(), 1u);
+  EXPECT_EQ(history.at("events").at(0).at("kind"), "fork");
+  EXPECT_EQ(text_of(history.at("events").at(0).at("other")), id);
+  EXPECT_EQ(text_of(history.at("forks").at(0).at("id")), id);
   remove(id);
   remove(source);
   expect_nothing_left();
