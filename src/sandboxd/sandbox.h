@@ -40,9 +40,9 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
     std::int64_t hot_keep_s = 0;  // where a sandbox has no policy of its own
     std::function<Result<void>(const SandboxRecord& record)> admit;              // may it have a VMM again?
     std::function<vmm::SnapshotManifest(const SandboxRecord& record)> describe;  // for its checkpoints
-    std::function<bool(const SnapshotId& snapshot)> is_needed;  // by others than its sandbox
-    std::function<void(SnapshotRecord snapshot)> leave_behind;   // it stays when its sandbox is gone
-    std::function<void(const std::string& id)> forget;                           // nothing of it is left
+    std::function<bool(const SnapshotId& snapshot)> is_needed;                   // by others than its sandbox
+    std::function<void(SnapshotRecord snapshot)> leave_behind;  // it stays when its sandbox is gone
+    std::function<void(const std::string& id)> forget;          // nothing of it is left
     // Other sandboxes that need one of its snapshots, by id.
     std::function<std::vector<std::string>(const SnapshotId& snapshot)> used_by;
   };
@@ -140,7 +140,16 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
 
   // One thing asked of it, by whoever came first; the others wait.
   struct Order {
-    enum class Kind : unsigned char { pause, resume, boot, stop, snapshot, keep, remove_snapshot, rollback } kind;
+    enum class Kind : unsigned char {
+      pause,
+      resume,
+      boot,
+      stop,
+      snapshot,
+      keep,
+      remove_snapshot,
+      rollback
+    } kind;
     GuestInit init;
     bool idle = false;
     SnapshotWish wish;
