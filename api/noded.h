@@ -46,9 +46,10 @@ enum class Verb : std::uint32_t {
   snapshot_finish,  // sandbox, values[1] = 1: the VM goes on, and the next one that starts from this one
                     // shall begin fast (not of a disk's). Durable, read-only, and from now on there. Its
                     // files are the caller's to sync
-  snapshot_open,  // sandbox -> values[0] = 1, fds: mem.raw, vmstate, manifest.json, disk.raw; of one of the
+  snapshot_open,    // sandbox -> values[0] = 1, fds: mem.raw, vmstate, manifest.json, disk.raw; of one of the
                   // disk only values[0] = 0, fds: manifest.json, disk.raw. Read only. not_found: not finished
-  snapshot_remove,  // sandbox; finished or not. Who still reads its files goes on reading
+  snapshot_remove,  // sandbox; finished or not. Who has a file of it open goes on reading, and keeps the
+                    // space of all of it
   disk_restore,     // sandbox, source -> values[0] = uid. The disk (also of a sandbox that had none) becomes
                     // that of the source's snapshot. conflict while its VMM runs
 };

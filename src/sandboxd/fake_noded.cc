@@ -232,21 +232,27 @@ Result<FakeNoded::Answer> FakeNoded::carry_out_on(Held& held, const noded::Reque
   return answer;
 }
 
+Result<FakeNoded::Answer> FakeNoded::begin_snapshot(const std::string& id, const noded::Request& request) {
+  const std::uint64_t number = request.values[0];
+  const bool disk_only = request.values[2] != 0;
+  if (!disk_only && !vm(id)) return fail(Code::not_found, "no VMM runs");
+  Held& held = sandboxes[id];
+  if (!held.disk) return fail(Code::not_found, "there is no disk");
+  Answer answer;
+  if (disk_only) {
+    SPACE_TRY(answer.fds, snapshots.begin_disk(id, number, held.content));
+  } else {
+    SPACE_TRY(answer.fds, snapshots.begin(id, number, request.values[1], held.launch_memory, held.content));
+  }
+  return answer;
+}
+
 Result<FakeNoded::Answer> FakeNoded::of_snapshot(const std::string& id, const noded::Request& request) {
   const std::uint64_t number = request.values[0];
   Answer answer;
   switch (request.verb) {
-    case Verb::snapshot_begin: {
-      if (request.values[2] != 0) {
-        if (!sandboxes[id].disk) return fail(Code::not_found, "there is no disk");
-        SPACE_TRY(answer.fds, snapshots.begin_disk(id, number, sandboxes[id].content));
-        return answer;
-      }
-      if (!vm(id)) return fail(Code::not_found, "no VMM runs");
-      Held& held = sandboxes[id];
-      SPACE_TRY(answer.fds, snapshots.begin(id, number, request.values[1], held.launch_memory, held.content));
-      return answer;
-    }
+    case Verb::snapshot_begin:
+      return begin_snapshot(id, request);
     case Verb::snapshot_finish:
       SPACE_CHECK(snapshots.finish(id, number));
       return answer;

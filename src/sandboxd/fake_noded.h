@@ -60,6 +60,7 @@ class FakeNoded {
   Task<void> serve(Fd socket, std::shared_ptr<int> generation);
   Result<Answer> carry_out(const noded::Request& request, std::vector<Fd> fds);
   Result<Answer> carry_out_on(Held& held, const noded::Request& request);
+  Result<Answer> begin_snapshot(const std::string& id, const noded::Request& request);
   Result<Answer> of_snapshot(const std::string& id, const noded::Request& request);
   Result<Answer> restore_disk(Held& held, const noded::Request& request);
   Result<Answer> launch(Held& held, const noded::Request& request, std::vector<Fd> fds);

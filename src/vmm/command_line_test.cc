@@ -115,6 +115,31 @@ TEST(CommandLine, AGuestThatClearsWhatItFreesDiffersInOneWord) {
   EXPECT_EQ(joined(spec), expected);
 }
 
+// After all others, so that these stay where they are.
+TEST(CommandLine, TwoMoreDisksAreAddedAtItsEnd) {
+  MachineSpec spec = spec_of(Accelerator::tcg);
+  const std::string one_disk = joined(spec);
+  spec.fds.second_disk = 8;
+  spec.fds.third_disk = 9;
+  EXPECT_EQ(joined(spec), one_disk + R"(
+-add-fd
+fd=8,set=3
+-blockdev
+driver=file,node-name=second-file,filename=/dev/fdset/3,aio=threads,locking=off,auto-read-only=off
+-blockdev
+driver=raw,node-name=second,file=second-file
+-device
+virtio-blk-device,drive=second,serial=second
+-add-fd
+fd=9,set=4
+-blockdev
+driver=file,node-name=third-file,filename=/dev/fdset/4,aio=threads,locking=off,auto-read-only=off
+-blockdev
+driver=raw,node-name=third,file=third-file
+-device
+virtio-blk-device,drive=third,serial=third)");
+}
+
 TEST(CommandLine, OneThatWaitsForASnapshotDiffersAtItsEndOnly) {
   for (const Accelerator accelerator : {Accelerator::tcg, Accelerator::kvm}) {
     MachineSpec spec = spec_of(accelerator);

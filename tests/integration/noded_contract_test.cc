@@ -39,6 +39,14 @@ TEST_F(NodedContract, Snapshots) {
   keeps(contract::snapshots);
 }
 
+TEST_F(NodedContract, DiskSnapshots) {
+  keeps(contract::disk_snapshots);
+}
+
+TEST_F(NodedContract, SnapshotDisks) {
+  keeps(contract::snapshot_disks);
+}
+
 TEST_F(NodedContract, Restored) {
   keeps(contract::restored);
 }
