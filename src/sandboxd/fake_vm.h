@@ -51,7 +51,7 @@ class FakeVm : public std::enable_shared_from_this<FakeVm> {
   std::int64_t generation = 0;
   std::vector<JsonObject> wakes;                             // bodies of that call, in order, of this VM only
   std::string stats = R"({"cpu_count":1,"mem_total":512})";  // its answer to that call
-  std::string activity = R"({"cpu_used_us":0})";  // the same
+  std::string activity = R"({"cpu_used_us":0})";             // the same
   std::vector<std::string> calls;                            // control calls, in order
   std::string program;                                       // that its daemon was replaced by
   std::uint64_t last_epoch = 0;
