@@ -136,7 +136,8 @@ NodeRpc::Answer NodeRpc::withdraw_snapshot(JsonObject body) {
 
 NodeRpc::Answer NodeRpc::published_snapshots(JsonObject) {
   JsonArray snapshots;
-  for (const SnapshotId& snapshot : parts_.manager.shelf().published()) snapshots.push_back(to_json(snapshot));
+  for (const SnapshotId& snapshot : parts_.manager.shelf().published())
+    snapshots.push_back(to_json(snapshot));
   co_return JsonObject{{"snapshots", std::move(snapshots)}};
 }
 
