@@ -1,5 +1,7 @@
 #include "control/api.h"
 
+#include <array>
+
 namespace space::control {
 namespace {
 
@@ -18,106 +20,84 @@ Task<Result<store::Team>> Api::authenticate(Action action, std::optional<std::st
   co_return co_await auth_.team_of(std::move(api_key));
 }
 
-Task<Reply> Api::handle(ApiRequest request) {
-  switch (request.route.action) {
-    case Action::health:
-      co_return Reply{.status = 200, .body = R"({"status":"ok"})", .fields = {}};
-    case Action::sandbox_create_v1:
-      co_return co_await create(std::move(request), ApiVersion::v1);
-    case Action::sandbox_create_v2:
-      co_return co_await create(std::move(request), ApiVersion::v2);
-    case Action::sandbox_connect_v1:
-      co_return co_await connect(std::move(request), ApiVersion::v1);
-    case Action::sandbox_connect_v2:
-      co_return co_await connect(std::move(request), ApiVersion::v2);
-    case Action::sandbox_list:
-      co_return co_await list(std::move(request));
-    case Action::sandbox_get:
-      co_return co_await get(std::move(request));
-    case Action::sandbox_delete:
-      co_return co_await remove(std::move(request));
-    case Action::sandbox_set_timeout:
-      co_return co_await set_timeout(std::move(request));
-    case Action::sandbox_resume:
-      co_return co_await resume(std::move(request));
-    case Action::sandbox_pause:
-      co_return co_await pause(std::move(request));
-    case Action::sandbox_stop:
-      co_return co_await stop(std::move(request));
-    case Action::sandbox_start:
-      co_return co_await start_again(std::move(request));
-    case Action::sandbox_checkpoint:
-      co_return co_await checkpoint(std::move(request));
-    case Action::sandbox_snapshots:
-      co_return co_await snapshots(std::move(request));
-    case Action::snapshot_remove:
-      co_return co_await remove_snapshot(std::move(request));
-    case Action::snapshot_change:
-      co_return co_await change_snapshot(std::move(request));
-    case Action::sandbox_rollback:
-      co_return co_await rollback(std::move(request));
-    case Action::schedule_get:
-      co_return co_await get_schedule(std::move(request));
-    case Action::schedule_set:
-      co_return co_await set_schedule(std::move(request));
-    case Action::recovery_get:
-      co_return co_await get_recovery(std::move(request));
-    case Action::recovery_set:
-      co_return co_await set_recovery(std::move(request));
-    case Action::recovery_start:
-      co_return co_await recover(std::move(request));
-    case Action::sandbox_history:
-      co_return co_await history(std::move(request));
-    case Action::sandbox_diff:
-      co_return co_await diff(std::move(request));
-    case Action::pause_policy_get:
-      co_return co_await get_pause_policy(std::move(request));
-    case Action::pause_policy_set:
-      co_return co_await set_pause_policy(std::move(request));
-    case Action::pool_list:
-      co_return co_await list_pools();
-    case Action::pool_set:
-      co_return co_await set_pool(std::move(request));
-    case Action::sandbox_logs_v1:
-      co_return co_await logs(std::move(request), LogRoute::v1);
-    case Action::sandbox_logs_v2:
-      co_return co_await logs(std::move(request), LogRoute::v2);
-    case Action::sandbox_stats:
-      co_return co_await sandbox_stats(std::move(request));
-    case Action::sandbox_isolation:
-      co_return co_await isolation(std::move(request));
-    case Action::sandbox_inspect:
-      co_return co_await inspect(std::move(request));
-    case Action::stats_list:
-      co_return co_await all_stats(std::move(request));
-    case Action::template_list:
-      co_return co_await list_templates();
-    case Action::template_add:
-      co_return co_await add_template(std::move(request));
-    case Action::template_remove:
-      co_return co_await remove_template(std::move(request));
-    case Action::sandbox_fork:
-      co_return co_await fork(std::move(request), ForkRoute::e2b);
-    case Action::sandbox_fork_v1:
-      co_return co_await fork(std::move(request), ForkRoute::v1);
-    case Action::snapshot_publish:
-      co_return co_await publish_snapshot(std::move(request));
-    case Action::published_list:
-      co_return co_await list_published(std::move(request));
-    case Action::published_remove:
-      co_return co_await remove_published(std::move(request));
-    case Action::node_info:
-      co_return co_await node_info();
-    case Action::sandbox_tunnel:  // the proxy's: their answers are streams of bytes
-    case Action::signed_file:
-    case Action::not_available:
-      break;
+// Who serves which action. Nested, so that it may name private members.
+struct Api::Handlers {
+  struct Row {
+    Action action;
+    Task<Reply> (Api::*serve)(ApiRequest request);
+  };
+  static constexpr auto rows = std::to_array<Row>({
+      {Action::health, &Api::health},
+      {Action::sandbox_create_v1, &Api::create_as<ApiVersion::v1>},
+      {Action::sandbox_create_v2, &Api::create_as<ApiVersion::v2>},
+      {Action::sandbox_connect_v1, &Api::connect_as<ApiVersion::v1>},
+      {Action::sandbox_connect_v2, &Api::connect_as<ApiVersion::v2>},
+      {Action::sandbox_list, &Api::list},
+      {Action::sandbox_get, &Api::get},
+      {Action::sandbox_delete, &Api::remove},
+      {Action::sandbox_set_timeout, &Api::set_timeout},
+      {Action::sandbox_resume, &Api::resume},
+      {Action::sandbox_pause, &Api::pause},
+      {Action::sandbox_stop, &Api::stop},
+      {Action::sandbox_start, &Api::start_again},
+      {Action::sandbox_checkpoint, &Api::checkpoint},
+      {Action::sandbox_snapshots, &Api::snapshots},
+      {Action::snapshot_remove, &Api::remove_snapshot},
+      {Action::snapshot_change, &Api::change_snapshot},
+      {Action::sandbox_rollback, &Api::rollback},
+      {Action::schedule_get, &Api::get_schedule},
+      {Action::schedule_set, &Api::set_schedule},
+      {Action::recovery_get, &Api::get_recovery},
+      {Action::recovery_set, &Api::set_recovery},
+      {Action::recovery_start, &Api::recover},
+      {Action::sandbox_history, &Api::history},
+      {Action::sandbox_diff, &Api::diff},
+      {Action::pause_policy_get, &Api::get_pause_policy},
+      {Action::pause_policy_set, &Api::set_pause_policy},
+      {Action::pool_list, &Api::list_pools},
+      {Action::pool_set, &Api::set_pool},
+      {Action::sandbox_logs_v1, &Api::logs_as<LogRoute::v1>},
+      {Action::sandbox_logs_v2, &Api::logs_as<LogRoute::v2>},
+      {Action::sandbox_stats, &Api::sandbox_stats},
+      {Action::sandbox_isolation, &Api::isolation},
+      {Action::sandbox_inspect, &Api::inspect},
+      {Action::stats_list, &Api::all_stats},
+      {Action::template_list, &Api::list_templates},
+      {Action::template_add, &Api::add_template},
+      {Action::template_remove, &Api::remove_template},
+      {Action::sandbox_fork, &Api::fork_as<ForkRoute::e2b>},
+      {Action::sandbox_fork_v1, &Api::fork_as<ForkRoute::v1>},
+      {Action::snapshot_publish, &Api::publish_snapshot},
+      {Action::published_list, &Api::list_published},
+      {Action::published_remove, &Api::remove_published},
+      {Action::node_info, &Api::node_info},
+  });
+  static constexpr const Row* find(Action action) {
+    for (const Row& row : rows)
+      if (row.action == action) return &row;
+    return nullptr;
   }
+  // The proxy's are not among them: their answers are streams of bytes.
+  static constexpr bool has_all_others() {
+    for (auto action = Action::health; action != Action::not_available; action = Action(int(action) + 1))
+      if (!find(action) && action != Action::sandbox_tunnel && action != Action::signed_file) return false;
+    return true;
+  }
+};
+
+Task<Reply> Api::handle(ApiRequest request) {
+  static_assert(Handlers::has_all_others());
+  if (const auto* row = Handlers::find(request.route.action))
+    co_return co_await (this->*row->serve)(std::move(request));
   co_return to_reply({501, "This version of SPACE does not offer this operation yet", "not_implemented", ""});
 }
 
+Task<Reply> Api::health(ApiRequest) {
+  co_return Reply{.status = 200, .body = R"({"status":"ok"})", .fields = {}};
+}
+
 // Asked anew: how much room it has and which accelerator it settled on changes after its first word.
-Task<Reply> Api::node_info() {
+Task<Reply> Api::node_info(ApiRequest) {
   const auto node = nodes_.current();
   JsonObject body = node ? node->hello() : JsonObject();
   if (node)

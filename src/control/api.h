@@ -76,10 +76,10 @@ class Api {
   Task<Reply> list_published(ApiRequest request);
   Task<Reply> remove_published(ApiRequest request);
   // api_pools.cc
-  Task<Reply> list_pools();
+  Task<Reply> list_pools(ApiRequest request);
   Task<Reply> set_pool(ApiRequest request);
   // api_templates.cc
-  Task<Reply> list_templates();
+  Task<Reply> list_templates(ApiRequest request);
   Task<Reply> add_template(ApiRequest request);
   Task<Reply> remove_template(ApiRequest request);
   // api_observation.cc
@@ -89,7 +89,25 @@ class Api {
   Task<Reply> isolation(ApiRequest request);
   Task<Reply> inspect(ApiRequest request);
   // api.cc
-  Task<Reply> node_info();
+  struct Handlers;
+  Task<Reply> health(ApiRequest request);
+  Task<Reply> node_info(ApiRequest request);
+  template <ApiVersion version>
+  Task<Reply> create_as(ApiRequest request) {
+    return create(std::move(request), version);
+  }
+  template <ApiVersion version>
+  Task<Reply> connect_as(ApiRequest request) {
+    return connect(std::move(request), version);
+  }
+  template <LogRoute route>
+  Task<Reply> logs_as(ApiRequest request) {
+    return logs(std::move(request), route);
+  }
+  template <ForkRoute route>
+  Task<Reply> fork_as(ApiRequest request) {
+    return fork(std::move(request), route);
+  }
 
   store::Repository& repository_;
   SandboxService& sandboxes_;

@@ -21,7 +21,7 @@ Result<std::optional<std::int64_t>> parse_target(std::string_view text) {
 
 }  // namespace
 
-Task<Reply> Api::list_pools() {
+Task<Reply> Api::list_pools(ApiRequest) {
   const auto templates = co_await repository_.list_templates();
   if (!templates) co_return refuse(templates.error());
   std::map<std::string, std::string> names;

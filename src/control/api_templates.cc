@@ -39,7 +39,7 @@ Result<store::Template> row_of(const JsonObject& manifest, const AddTemplate& re
 
 }  // namespace
 
-Task<Reply> Api::list_templates() {
+Task<Reply> Api::list_templates(ApiRequest) {
   const auto rows = co_await repository_.list_templates();
   if (!rows) co_return refuse(rows.error());
   JsonArray body;
