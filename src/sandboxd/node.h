@@ -23,8 +23,8 @@ struct NodeOptions {
   std::string version = "0";                      // of this build
   std::string daemon_path;                        // of the guest's daemon, "": guests keep theirs
   WarmPool::Options pool;
-  std::int64_t hot_keep_s = 300;       // a paused sandbox stays in memory
-  std::int64_t shutdown_limit_s = 60;  // in which a planned end keeps what runs
+  std::int64_t hot_keep_s = 300;                   // a paused sandbox stays in memory
+  std::int64_t shutdown_limit_s = 60;              // in which a planned end keeps what runs
   RecoveryPolicy recovery = RecoveryPolicy::disk;  // of sandboxes that name none
   std::int64_t fork_keep_s = 600;  // how long others may begin from a snapshot made for a fork
 };

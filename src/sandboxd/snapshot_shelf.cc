@@ -28,7 +28,8 @@ SnapshotShelf::SnapshotShelf(Parts parts) : parts_(std::move(parts)), look_(part
 void SnapshotShelf::take_over(const std::vector<SnapshotRecord>& left, const KernelHoldings& held) {
   for (const SnapshotRecord& snapshot : left) {
     const auto numbers = held.snapshots.find(snapshot.sandbox);
-    if (numbers != held.snapshots.end() && std::ranges::find(numbers->second, snapshot.number) != numbers->second.end()) {
+    if (numbers != held.snapshots.end() &&
+        std::ranges::find(numbers->second, snapshot.number) != numbers->second.end()) {
       left_.insert_or_assign(snapshot.id(), snapshot);
       continue;
     }

@@ -29,8 +29,8 @@ class SnapshotShelf {
   };
   explicit SnapshotShelf(Parts parts);
 
-  // Once, at the start: those that were written down of sandboxes that are no more. Those that the pool has not
-  // are forgotten.
+  // Once, at the start: those that were written down of sandboxes that are no more. Those that the pool has
+  // not are forgotten.
   void take_over(const std::vector<SnapshotRecord>& left, const KernelHoldings& held);
   // One of a sandbox that is being deleted stays for those who need it. Its row is in the journal.
   void leave_behind(SnapshotRecord snapshot);
