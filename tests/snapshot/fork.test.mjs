@@ -144,7 +144,7 @@ test('what cannot be: refused with a reason, and nothing has changed', () => inF
   const foreign = await here.snapshot(other)
   await here.snapshot(other)
   const mine = await here.snapshot(parent)
-  const gone = await here.snapshot(parent)
+  const gone = await here.snapshot(parent, { kind: 'disk' })
   assert.equal((await here.call('DELETE', parent, `/snapshots/${gone.number}`)).status, 204)
   const before = await here.snapshots(parent)
   const cases = [[{ count: 0 }, 400], [{ count: 101 }, 400], [{ count: 'x' }, 400], [{ snapshot: 999 }, 404], [{ snapshot: gone.number }, 404], [{ snapshot: -1 }, 400]]

@@ -67,7 +67,7 @@ test('of one that rests: paused cold and stopped ones go back and run', () => in
 
 test('what cannot be: an unknown, a removed and another sandbox\'s snapshot, an undo of nothing; nothing has changed', () => inFresh((sandbox) => inFresh(async (other) => {
   await put(sandbox, 'kept')
-  const removed = await here.snapshot(sandbox)
+  const removed = await here.snapshot(sandbox, { kind: 'disk' })
   await here.ask('DELETE', sandbox, `/snapshots/${removed.number}`)
   for (let i = 0; i < 3; ++i) await here.snapshot(other)
   const foreign = (await here.snapshots(other)).at(-1)

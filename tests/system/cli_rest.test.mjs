@@ -60,8 +60,13 @@ test('snapshots: made, listed, named, pinned, removed', () => {
   assert.match(output('snapshot', 'ls', id), new RegExp(`NUMBER.*\n(.*\n)*${number} .*clean`))
   assert.match(output('snapshot', 'pin', id, String(number)), /stays/)
   assert.match(output('snapshot', 'unpin', id, String(number)), /no longer/)
-  assert.match(output('snapshot', 'rm', id, String(number)), /removed/)
-  assert.ok(!JSON.parse(output('snapshot', 'ls', id, '--json')).snapshots.some((one) => one.number === number))
+  const needed = space(['snapshot', 'rm', id, String(number)]) // the memory of what runs is told from it
+  assert.equal(needed.status, 1)
+  assert.match(needed.stderr, /stop it/)
+  const disk = JSON.parse(output('snapshot', id, '--disk', '--json')).number
+  assert.match(output('snapshot', 'rm', id, String(disk)), /removed/)
+  const left = JSON.parse(output('snapshot', 'ls', id, '--json')).snapshots.map((one) => one.number)
+  assert.deepEqual([left.includes(disk), left.includes(number)], [false, true])
   const missing = space(['snapshot', 'rm', id, '9999'])
   assert.equal(missing.status, 1)
   assert.match(missing.stderr, /space snapshot ls/)
