@@ -7,13 +7,15 @@ import { api, apiUrl, dataPlaneHeaders, Sandbox, until } from '../e2b/sdk.mjs'
 import { processes, quietTable, settled } from '../system/machine.mjs'
 import { boot, Branches, Counter, put, word } from './branches.mjs'
 import { Instance } from './instance.mjs'
-import { fileOf, hasMemory, inFresh, life, resume, stdout } from './sandboxes.mjs'
+import { fileOf, hasMemory, inFresh, life, resume as resumeOnce, stdout } from './sandboxes.mjs'
 
 const here = new Branches()
 let table
 before(async () => { table = await quietTable() })
 after(async () => { await settled(table, undefined, 60_000) })
 
+// A boot may take longer than a request waits.
+const resume = (sandbox) => until(() => resumeOnce(sandbox).then(() => true, (error) => { assert.match(error.message, /transition/); return false }), 'it runs', 120_000)
 const generation = async (sandbox) => Number(await stdout(sandbox, 'cat /run/space/generation'))
 const recoveries = async (sandbox) => (await here.history(sandbox)).events.filter((event) => event.kind === 'recovery')
 const event = async (sandbox, pattern) => {
