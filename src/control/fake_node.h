@@ -63,6 +63,7 @@ class FakeNode {
   std::vector<SnapshotId> withdrawn;
   std::vector<JsonObject> snapshot_calls;  // of sandbox/snapshot
   std::optional<Error> snapshot_error;     // answer of every one of them
+  int snapshot_refusals = 0;               // of a guest that does not stand still, before one that does
   bool snapshot_hangs = false;             // it is made, and the answer stays away
   int published_asked = 0;
   // Of the nth create, from 0; nullopt: it works.

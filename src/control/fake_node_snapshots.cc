@@ -41,6 +41,10 @@ CallResponse FakeNode::make_snapshot(const JsonObject& body) {
   Sandbox& sandbox = sandboxes.at(id);
   snapshot_calls.push_back(body);
   if (snapshot_error) return refusal(*snapshot_error);
+  if (snapshot_refusals > 0) {
+    --snapshot_refusals;
+    return refusal({Code::unavailable, "the guest did not stand still: try again"});
+  }
   const bool has_memory = sandbox.state != State::stopped;
   const std::string cause = text_member(body, "cause").value_or(std::nullopt).value_or("asked");
   const bool to_begin_as = cause != "asked";

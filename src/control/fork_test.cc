@@ -220,6 +220,16 @@ TEST_F(ForkTest, ASnapshotThatFailsIsNoFork) {
   EXPECT_EQ(list(ask(parent)).size(), 1U);
 }
 
+TEST_F(ForkTest, AGuestThatDoesNotStandStillAtOnceIsAskedAgain) {
+  const std::string parent = plane.create();
+  plane.node().snapshot_refusals = 2;
+  EXPECT_EQ(list(ask(parent, R"({"count":2})")).size(), 2U);
+  EXPECT_EQ(plane.node().snapshot_calls.size(), 3U);
+  plane.node().snapshot_refusals = 100;
+  EXPECT_EQ(ask(parent).status, 503);
+  EXPECT_GT(plane.node().snapshot_refusals, 90);  // not for ever
+}
+
 TEST_F(ForkTest, ManyAreMadeAFewAtATime) {
   const std::string parent = plane.create();
   plane.node().create_hangs = true;

@@ -12,7 +12,6 @@
 namespace space::control {
 namespace {
 
-constexpr Millis fork_snapshot_patience{55'000};
 constexpr Millis snapshot_list_patience{10'000};
 // Children that wait at the node at a time: few, so that the creates of others are not behind a hundred.
 constexpr std::size_t children_at_once = 8;
@@ -126,10 +125,7 @@ Task<Result<SnapshotId>> SandboxService::snapshot_to_fork(LivePtr live, std::opt
                                                           Deadline::after(snapshot_list_patience)));
     co_return find_snapshot(id, list, *number);
   }
-  SPACE_CO_TRY(const JsonObject made, co_await ask_node("sandbox/snapshot", {{"id", id}, {"cause", "fork"}},
-                                                        Deadline::after(fork_snapshot_patience)));
-  SPACE_CO_TRY(const auto made_number, require_int(made, "number", 1, INT64_MAX));
-  co_return SnapshotId{id, static_cast<std::uint64_t>(made_number)};
+  co_return co_await take_snapshot(nodes_, id, "fork");
 }
 
 Task<void> SandboxService::make_children(std::shared_ptr<ForkRun> run) {

@@ -6,7 +6,9 @@
 namespace space::control {
 namespace {
 
-constexpr Millis publish_patience{55'000};  // clients give up after 60 s
+constexpr Millis snapshot_patience{55'000};  // clients give up after 60 s
+constexpr int snapshot_attempts = 4;
+constexpr Millis snapshot_pause{250};
 constexpr Millis answer_patience{10'000};
 
 std::vector<SnapshotId> snapshots_of(const std::vector<store::SnapshotTemplate>& rows) {
@@ -59,6 +61,22 @@ Result<std::vector<SnapshotId>> read_published(const JsonObject& answer) {
 
 }  // namespace
 
+Task<Result<SnapshotId>> take_snapshot(NodeLink& nodes, std::string sandbox, std::string cause) {
+  const Deadline deadline = Deadline::after(snapshot_patience);
+  const auto node = nodes.current();
+  if (!node) co_return fail(Code::unavailable, "No node is connected. Is space-sandboxd running?");
+  for (int attempt = 1;; ++attempt) {
+    const auto made = co_await node->call("sandbox/snapshot", {{"id", sandbox}, {"cause", cause}}, deadline);
+    if (made) {
+      SPACE_CO_TRY(const auto number, require_int(*made, "number", 1, INT64_MAX));
+      co_return SnapshotId{sandbox, static_cast<std::uint64_t>(number)};
+    }
+    const bool again = made.error().code == Code::unavailable && !node->closed() && !deadline.passed();
+    if (!again || attempt == snapshot_attempts) co_return std::unexpected(made.error());
+    co_await sleep_for(snapshot_pause);
+  }
+}
+
 SnapshotTemplates::Turn::~Turn() {
   if (owner_ == nullptr) return;
   owner_->busy_.erase(sandbox_);
@@ -82,20 +100,15 @@ Task<Result<void>> SnapshotTemplates::check_name(SnapshotName name) {
 Task<Result<store::SnapshotTemplate>> SnapshotTemplates::publish(store::Sandbox sandbox,
                                                                  std::optional<SnapshotName> name) {
   if (name) SPACE_CO_CHECK(co_await check_name(*name));
-  const auto node = nodes_.current();
-  if (!node) co_return fail(Code::unavailable, "No node is connected. Is space-sandboxd running?");
   const Turn turn = co_await enter(sandbox.id);
-  SPACE_CO_TRY(const JsonObject made,
-               co_await node->call("sandbox/snapshot", {{"id", sandbox.id}, {"cause", "published"}},
-                                   Deadline::after(publish_patience)));
-  SPACE_CO_TRY(const auto number, require_int(made, "number", 1, INT64_MAX));
-  const SnapshotId snapshot{sandbox.id, static_cast<std::uint64_t>(number)};
+  SPACE_CO_TRY(const SnapshotId snapshot, co_await take_snapshot(nodes_, sandbox.id, "published"));
   auto stored = co_await repository_.add_snapshot_template(row_of(sandbox, snapshot, name, clock_.wall()));
   if (!stored) {
     spawn(executor_, "withdraw snapshot", withdraw({snapshot}));
     co_return std::unexpected(stored.error());
   }
-  log::info("snapshot published", {{"sandbox", sandbox.id}, {"number", number}, {"template", stored->id}});
+  log::info("snapshot published",
+            {{"sandbox", sandbox.id}, {"number", snapshot.number}, {"template", stored->id}});
   if (name) collect();
   co_return *stored;
 }

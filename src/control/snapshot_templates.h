@@ -19,6 +19,10 @@
 
 namespace space::control {
 
+// Takes a snapshot that others begin as; `cause` as the node calls it. A guest that did not stand still for
+// it is asked again a few times: on a busy machine the next moment does. Errors: the node's.
+Task<Result<SnapshotId>> take_snapshot(NodeLink& nodes, std::string sandbox, std::string cause);
+
 class SnapshotTemplates {
  public:
   SnapshotTemplates(const Executor& executor, store::Repository& repository, NodeLink& nodes,

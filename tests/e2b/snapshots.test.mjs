@@ -55,7 +55,7 @@ test('it outlives its sandbox', async () => {
   const sandbox = await create()
   await sandbox.files.write('/home/user/last', 'words')
   const snapshot = await publish(sandbox, { name: `${word}-outlives` })
-  assert.equal(await sandbox.kill(), true)
+  assert.equal(await Sandbox.kill(sandbox.sandboxId), true)
   const next = await create(snapshot.snapshotId)
   assert.equal(await next.files.read('/home/user/last'), 'words')
   const again = await create(`${word}-outlives`)
@@ -114,12 +114,13 @@ test('deleted once nobody uses it', async () => {
   assert.equal(await Sandbox.deleteSnapshot(snapshot.snapshotId), false)
   assert.ok(!(await all(Sandbox.listSnapshots())).includes(snapshot.snapshotId))
   assert.match((await failure(create(snapshot.snapshotId))).message, /404.*was not found/)
-  // Its number is gone from the sandbox it was taken of, too.
-  const { number } = await (await api('POST', `/sandboxes/${source.sandboxId}/snapshots`)).json().then((one) => { published.push(one.snapshotID); return one })
-  const numbers = async () => (await (await api('GET', `/v1/sandboxes/${source.sandboxId}/snapshots`)).json()).snapshots.map((one) => one.number)
-  assert.ok((await numbers()).includes(number))
-  assert.equal(await Sandbox.deleteSnapshot(published.at(-1)), true)
-  await until(async () => !(await numbers()).includes(number), 'the snapshot goes')
+  // The sandbox it was taken of is told as well.
+  const { snapshotID, number } = await (await api('POST', `/sandboxes/${source.sandboxId}/snapshots`)).json()
+  published.push(snapshotID)
+  const snapshots = async () => (await (await api('GET', `/v1/sandboxes/${source.sandboxId}/snapshots`)).json()).snapshots
+  assert.equal((await snapshots()).find((one) => one.number === number).published, true)
+  assert.equal(await Sandbox.deleteSnapshot(snapshotID), true)
+  await until(async () => !(await snapshots()).some((one) => one.number === number && one.published), 'it is withdrawn')
 })
 
 test('bad names and unknown sandboxes', async () => {
