@@ -34,7 +34,7 @@ export const diskSnapshot = (sandbox) => call('POST', route(sandbox, '/snapshots
 export const snapshots = async (sandbox, query = '') => (await call('GET', route(sandbox, `/snapshots${query}`))).snapshots
 export const removeSnapshot = (sandbox, number) => call('DELETE', route(sandbox, `/snapshots/${number}`))
 export const rollback = (sandbox, wish) => call('POST', route(sandbox, '/rollback'), wish)
-export const noSchedule = (sandbox) => call('PUT', route(sandbox, '/schedule'), '"off"')
+export const noSchedule = (sandbox) => call('PUT', route(sandbox, '/schedule'), { schedule: 'off' })
 // Each child that began, as execTrue and kill take it, and the errors of the others.
 export async function fork(sandbox, count) {
   const entries = await call('POST', route(sandbox, '/fork'), { count, timeout: life.timeoutMs / 1000 })
