@@ -107,7 +107,7 @@ void Sandbox::begin_recovery(std::string cause) {
 // Tries what there is, in the order of its policy. An error: what it needs is not there at present; it is
 // tried again.
 Task<Result<void>> Sandbox::do_recover() {
-  if (!recovery_allowed(record_.recovered, system_clock().wall())) {
+  if (!record_.reason.empty() && !recovery_allowed(record_.recovered, system_clock().wall())) {
     give_up(fmt::format(
         "it died more than {} times in {} minutes, the last time because: {}", recovery_limits::most,
         std::chrono::duration_cast<std::chrono::minutes>(recovery_limits::window).count(), record_.reason));
