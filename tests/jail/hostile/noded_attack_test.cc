@@ -128,6 +128,14 @@ class NodedAttackTest : public NodedTest {
     return by.call(verb, id, "", {1, 128, 0, 0}, {listeners.qmp.get(), listeners.channel.get()});
   }
 
+  // A VM that sees the disks of snapshots 1 and 2 of the same sandbox.
+  Got launch_comparing(Client& by, const std::string& id, const Listeners& listeners) {
+    Request request = Client::request(Verb::vmm_launch, id, "", {1, 128, 0, 0, 0, 0, 0, 0, 1, 2});
+    id.copy(request.source, sizeof request.source);
+    by.send(request, {listeners.qmp.get(), listeners.channel.get()});
+    return by.receive();
+  }
+
   static constexpr Verb of_sandboxes[] = {
       Verb::disk_create,     Verb::disk_remove,     Verb::slot_create,     Verb::slot_remove,
       Verb::vmm_launch,      Verb::vmm_open,        Verb::vmm_kill,        Verb::vmm_exit,
@@ -275,6 +283,8 @@ TEST_F(NodedAttackTest, DeadIdsAndWrongOrder) {
       EXPECT_TRUE(got.done() || got.failed == Code::not_found)
           << static_cast<unsigned>(verb) << " " << got.message;
     }
+    EXPECT_EQ(by.call(Verb::snapshot_begin, id, "", {1, 0, 1}).failed, Code::not_found) << "of no disk";
+    EXPECT_EQ(launch_comparing(by, id, listeners).failed, Code::not_found) << "disks of no snapshot";
     for (const ListRecord& record : list()) EXPECT_NE(std::string(record.id), id);
     if (round == 0) {
       ASSERT_TRUE(by.call(Verb::disk_create, id, digest_, {512}).done());
@@ -283,6 +293,11 @@ TEST_F(NodedAttackTest, DeadIdsAndWrongOrder) {
       ASSERT_TRUE(carry_out(by, Verb::vmm_launch, id, listeners).done());
       for (const Verb verb : {Verb::snapshot_begin, Verb::snapshot_finish, Verb::snapshot_open})
         ASSERT_TRUE(carry_out(by, verb, id, listeners).done()) << static_cast<unsigned>(verb);
+      ASSERT_TRUE(by.call(Verb::snapshot_begin, id, "", {2, 0, 1}).done());
+      ASSERT_TRUE(by.call(Verb::snapshot_finish, id, "", {2, 0}).done());
+      ASSERT_TRUE(by.call(Verb::vmm_kill, id).done() && await_exit(id).done());
+      ASSERT_TRUE(by.call(Verb::vmm_forget, id).done());
+      ASSERT_TRUE(launch_comparing(by, id, listeners).done());
       clean_up(id);
     }
   }
