@@ -1,11 +1,12 @@
 // Back to a snapshot, in place: the same id and token, the state before is kept, and a crash afterwards stays on the branch it is on.
 import assert from 'node:assert/strict'
+import fs from 'node:fs'
 import { after, before, test } from 'node:test'
-import { Sandbox, sleep, until } from '../e2b/sdk.mjs'
+import { sleep, until } from '../e2b/sdk.mjs'
 import { daemon, qemuOf, quietTable, settled } from '../system/machine.mjs'
 import { boot, Branches, Counter, put, word } from './branches.mjs'
 import { Instance } from './instance.mjs'
-import { hasMemory, inFresh, life, long, pauseCold, resume, stdout } from './sandboxes.mjs'
+import { inFresh, long, pauseCold, stdout } from './sandboxes.mjs'
 
 const here = new Branches()
 let table
@@ -136,7 +137,8 @@ async function onlyListedIsLeft(sandbox) {
   let state
   await until(async () => {
     const listed = (await there.snapshots(sandbox)).map((one) => String(one.number))
-    const kept = instance.inside(`ls ${instance.state}/pool/snapshots/${sandbox.sandboxId} 2>/dev/null || true`).trim().split(/\s+/).filter(Boolean)
+    const folder = `${instance.state}/pool/snapshots/${sandbox.sandboxId}`
+    const kept = fs.existsSync(folder) ? fs.readdirSync(folder) : []
     state = { listed: listed.sort(), kept: kept.sort() }
     return JSON.stringify(state.listed) === JSON.stringify(state.kept)
   }, 'what is kept is what is listed').catch((error) => { throw new Error(`${error.message}: ${JSON.stringify(state)}`) })
