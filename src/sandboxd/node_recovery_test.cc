@@ -115,6 +115,7 @@ TEST_F(RecoveryTest, ADeadOneBootsItsDiskOnceItsTokenIsThere) {
   EXPECT_EQ(disk(id), "written");
   expect_from(id, "live_disk", 0, 1);
   EXPECT_EQ(info(id).at("generation_counter").to_number<int>(), 2);
+  EXPECT_EQ(noded_->vm(id)->generation, 2);
   ASSERT_EQ(told(id).size(), 1u);
   EXPECT_NE(told(id)[0].find("recovered from its disk"), std::string::npos) << told(id)[0];
   stream.reset();

@@ -172,7 +172,10 @@ TEST_F(RestTest, StoppedItKeepsItsDiskAndBoots) {
   EXPECT_EQ(order("stop", id).status, 200);
   EXPECT_EQ(order("pause", id).status, 409);
   EXPECT_EQ(order("snapshot", id).status, 409);
-  ASSERT_EQ(order("resume", id).status, 200);
+  const Answer booted = order("resume", id);
+  ASSERT_EQ(booted.status, 200);
+  EXPECT_EQ(booted.body.at("generation_counter"), 2);
+  EXPECT_EQ(noded_->vm(id)->generation, 2);  // its programs see it
   EXPECT_EQ(noded_->sandboxes.at(id).content, "written");
   EXPECT_EQ(echo(id, "up"), "up");
   delete_all(id);

@@ -321,6 +321,15 @@ Task<Result<void>> Sandbox::boot_vm(GuestInit init) {
     plan.insert(plan.begin(), {effect::RestoreDisk{record_.id, record_.head}, Undo::none, verb_limit});
   const PlanOutcome outcome = co_await run_plan(std::move(plan), *machine_);
   if (!outcome.started) vmm_leftovers_ = !outcome.unwound;
+  // Its programs see that they are later ones, as after a restore; a boot alone would begin at one again.
+  if (outcome.started)
+    (void)co_await machine_->wake({.generation = record_.counter + 1, .reseed = false, .thaw = false},
+                                  Deadline::after(verb_limit));
+  // Nothing of it is written down yet, so nothing has to be taken back.
+  if (outcome.started && being_deleted()) {
+    vmm_leftovers_ = true;
+    co_return fail(Code::not_found, "sandbox {} was deleted", record_.id);
+  }
   co_return outcome.started;
 }
 
