@@ -104,6 +104,10 @@ bool Sandbox::is_at_head() const {
 // Copies of a guest that was cut in the middle of what it did are for nobody else.
 Result<void> Sandbox::check_fit_for_others(const SnapshotRecord& snapshot) const {
   if (!is_for_others(snapshot.cause) || snapshot.quiesced) return {};
+  if (rests(record_.state))
+    return fail(Code::unavailable,
+                "the guest of sandbox {} did not stand still when it was paused: resume it, then try again",
+                record_.id);
   return fail(Code::unavailable, "the guest of sandbox {} did not stand still for a snapshot: try again",
               record_.id);
 }

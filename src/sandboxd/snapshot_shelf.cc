@@ -144,10 +144,10 @@ Task<void> SnapshotShelf::remove_due_of(std::shared_ptr<Sandbox> sandbox) {
   const Wall now = system_clock().wall();
   std::vector<std::uint64_t> due;
   for (const SnapshotRecord& snapshot : sandbox->snapshots())
-    if (is_due(snapshot, now)) due.push_back(snapshot.number);
+    // What its own sandbox needs still is looked at again.
+    if (is_due(snapshot, now) && !sandbox->needs_itself(snapshot.number)) due.push_back(snapshot.number);
   for (const std::uint64_t number : due) {
     const auto removed = co_await sandbox->remove_snapshot(number, Deadline::after(remove_limit));
-    // Its own sandbox may need it still: it is tried again.
     if (!removed)
       log::debug("snapshot stays for now",
                  {{"sandbox", sandbox->record().id}, {"number", number}, log::Field(removed.error())});
