@@ -167,6 +167,7 @@ test('the host restarts: every process ends, the pool is unmounted and its devic
     await until(async () => (await there.detail(paused)).memory === 'cold', 'it rests in a checkpoint')
     await there.ask('POST', stopped, '/stop')
     restartHost(instance)
+    await new Promise((resolve) => setTimeout(resolve, 250)) // this process hears that its connections are gone
     assert.equal((await there.recovered(disk)).from.kind, 'live_disk')
     assert.deepEqual([await word(disk, '/home/user/word'), await word(disk)], [disk.sandboxId, 'none'])
     const told = await there.recovered(checkpoint)
