@@ -269,7 +269,10 @@ TEST_F(ForkTest, ACrashInTheMiddleSettlesAsCreatesDo) {
   auto sending = plane.begin_api("POST", "/sandboxes/" + parent + "/fork", R"({"count":20})");
   plane.run_until([&] { return plane.node().created.size() == 1 + 8; });
   const std::vector<std::string> begun(plane.node().created.begin() + 1, plane.node().created.end());
-  sending.reset();  // it belongs to the loop that ends here
+  // It belongs to the loop that ends here.
+  sending->leave();
+  plane.run_until([&] { return sending->done(); });
+  sending.reset();
   plane.restart();
   plane.node().sandboxes[begun[0]] = {State::running, "", {}};
   plane.node().sandboxes[begun[1]] = {State::creating, "", {}};
