@@ -78,15 +78,15 @@ Task<Result<SnapshotId>> take_snapshot(NodeLink& nodes, std::string sandbox, std
 }
 
 SnapshotTemplates::Turn::~Turn() {
-  if (owner_ == nullptr) return;
-  owner_->busy_.erase(sandbox_);
-  owner_->changed_.notify_all();
+  if (!turns_) return;
+  turns_->busy.erase(sandbox_);
+  turns_->changed.notify_all();
 }
 
 Task<SnapshotTemplates::Turn> SnapshotTemplates::enter(std::string sandbox) {
-  while (busy_.contains(sandbox)) co_await changed_.wait();
-  busy_.insert(sandbox);
-  co_return Turn(*this, std::move(sandbox));
+  while (turns_->busy.contains(sandbox)) co_await turns_->changed.wait();
+  turns_->busy.insert(sandbox);
+  co_return Turn(turns_, std::move(sandbox));
 }
 
 // A create that says "base" must go on meaning what it meant.

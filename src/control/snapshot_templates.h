@@ -6,6 +6,7 @@
 // next reconcile withdraws it. Belongs to the loop.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,7 +28,11 @@ class SnapshotTemplates {
  public:
   SnapshotTemplates(const Executor& executor, store::Repository& repository, NodeLink& nodes,
                     const Clock& clock)
-      : executor_(executor), repository_(repository), nodes_(nodes), clock_(clock), changed_(executor) {}
+      : executor_(executor),
+        repository_(repository),
+        nodes_(nodes),
+        clock_(clock),
+        turns_(std::make_shared<Turns>(executor)) {}
 
   // Takes a snapshot of `sandbox`, which goes on as it is, and gives it `name`; nullopt: none. A name used
   // again means the new one from now on. invalid_argument: a template of the operator has the name;
@@ -44,18 +49,24 @@ class SnapshotTemplates {
   Task<void> reconcile(NodeSessionPtr session);
 
  private:
-  // A sandbox whose snapshots are being published or withdrawn: one at a time, or what is withdrawn for one
-  // row could be what is being published for another.
+  // Sandboxes whose snapshots are being published or withdrawn: one thing at a time for each, or what is
+  // withdrawn for one row could be what is being published for another.
+  struct Turns {
+    explicit Turns(const Executor& executor) : changed(executor) {}
+    std::set<std::string> busy;
+    Event changed;
+  };
+  // Shares them: a task may be ended by its loop after everything else is gone.
   class Turn {
    public:
-    Turn(SnapshotTemplates& owner, std::string sandbox) : owner_(&owner), sandbox_(std::move(sandbox)) {}
-    Turn(Turn&& other) noexcept
-        : owner_(std::exchange(other.owner_, nullptr)), sandbox_(std::move(other.sandbox_)) {}
+    Turn(std::shared_ptr<Turns> turns, std::string sandbox)
+        : turns_(std::move(turns)), sandbox_(std::move(sandbox)) {}
+    Turn(Turn&& other) noexcept = default;
     Turn& operator=(Turn&&) = delete;
     ~Turn();
 
    private:
-    SnapshotTemplates* owner_;
+    std::shared_ptr<Turns> turns_;
     std::string sandbox_;
   };
   Task<Turn> enter(std::string sandbox);
@@ -68,10 +79,9 @@ class SnapshotTemplates {
   store::Repository& repository_;
   NodeLink& nodes_;
   const Clock& clock_;
-  std::set<std::string> busy_;
+  std::shared_ptr<Turns> turns_;
   bool collecting_ = false;
   bool collect_again_ = false;
-  Event changed_;
 };
 
 }  // namespace space::control
