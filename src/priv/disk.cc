@@ -53,7 +53,7 @@ Result<void> create_disk(const Pool& pool, const SandboxPermit& sandbox, const T
   SPACE_CHECK(clone_template(pool, unfinished, source.digest()));
   if (auto adapted = adapt_clone(pool.sandboxes(), unfinished, mib, uid); !adapted) {
     (void)delete_subvolume(pool.sandboxes(), unfinished);  // else the next start removes it
-    return adapted;
+    return explained(adapted.error());
   }
   if (::renameat2(pool.sandboxes(), unfinished.c_str(), pool.sandboxes(), id.c_str(), RENAME_NOREPLACE) != 0)
     return fail_errno(errno, "name the disk");

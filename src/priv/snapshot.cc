@@ -123,8 +123,9 @@ Result<SnapshotFiles> begin_snapshot(const Pool& pool, const SandboxPermit& sand
   SPACE_CHECK(snapshot_subvolume(source.get(), folder.get(), unfinished));
   SPACE_TRY(const Fd copy, open_folder(folder.get(), unfinished));
   auto files = furnish(pool, copy.get(), from, vmm);
-  if (!files) (void)delete_subvolume(folder.get(), unfinished);  // else the next start removes it
-  return files;
+  if (files) return files;
+  (void)delete_subvolume(folder.get(), unfinished);  // else the next start removes it
+  return explained(files.error());
 }
 
 Result<void> finish_snapshot(const Pool& pool, const SandboxPermit& sandbox, std::uint64_t number) {
@@ -186,7 +187,7 @@ Result<void> restore_disk(const Pool& pool, const SandboxPermit& sandbox, const 
   SPACE_TRY(const Fd copy, open_folder(sandboxes, unfinished));
   if (auto adapted = adapt(copy.get(), origin, uid); !adapted) {
     (void)delete_subvolume(sandboxes, unfinished);  // else the next start removes it
-    return adapted;
+    return explained(adapted.error());
   }
   // At every instant there is one disk under the name.
   const bool replaces = ::faccessat(sandboxes, sandbox.id().c_str(), F_OK, 0) == 0;

@@ -22,11 +22,12 @@ Result<void> create_subvolume(int parent, const std::string& name) {
 Result<void> snapshot_subvolume(int source, int parent, const std::string& name) {
   auto made = checked(btrfs_util_create_snapshot_fd2(source, parent, name.c_str(), 0, nullptr, nullptr),
                       "create snapshot " + name);
-  // Free bytes, asked for before, are an estimate: there may be none where the copy needs them.
-  if (!made && made.error().code == Code::exhausted)
-    return fail(Code::exhausted, "the disk pool is full. Kill sandboxes to make room ({})",
-                made.error().message);
-  return made;
+  return made ? made : explained(made.error());
+}
+
+std::unexpected<Error> explained(Error error) {
+  if (error.code != Code::exhausted) return std::unexpected(std::move(error));
+  return fail(Code::exhausted, "the disk pool is full. Kill sandboxes to make room ({})", error.message);
 }
 
 Result<void> set_read_only(int subvolume) {

@@ -8,6 +8,8 @@
 namespace space::priv {
 
 Result<void> create_subvolume(int parent, const std::string& name);
+// `error`; one for want of room says what to do. Free bytes, asked for before, are an estimate.
+std::unexpected<Error> explained(Error error);
 // A writable copy of the subvolume behind `source`, durable when it returns.
 Result<void> snapshot_subvolume(int source, int parent, const std::string& name);
 // Durable when it returns, and all that was done before to any folder of the pool. At once when it is so.
