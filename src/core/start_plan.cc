@@ -13,7 +13,8 @@ constexpr Millis verb_limit = 10s;
 constexpr Millis qmp_limit = 15s;
 // A guest under software emulation boots in 3-4 s, on a crowded machine in many times that.
 constexpr Millis boot_limit = 60s;
-constexpr Millis notices_hang_up = 55ms;
+// A host that comes back before the guest has seen it go costs another 300 ms.
+constexpr Millis notices_hang_up_emulated = 120ms, notices_hang_up = 55ms;
 constexpr Millis guest_call_limit = 15s;
 // Its hooks may take 2 s each.
 constexpr Millis wake_limit = 60s;
@@ -67,6 +68,8 @@ StartPlan plan_start_from(const StartSpec& spec, const StartSource& source) {
 }
 
 StartPlan plan_resume(const StartSpec& spec, const SnapshotId& from) {
+  const Millis unseen =
+      spec.accelerator == MachineAccelerator::tcg ? notices_hang_up_emulated : notices_hang_up;
   return {
       {effect::RestoreDisk{from.sandbox, from.number}, Undo::none, verb_limit},
       {effect::CreateSlot{}, Undo::remove_slot, verb_limit},
@@ -77,7 +80,7 @@ StartPlan plan_resume(const StartSpec& spec, const SnapshotId& from) {
       {effect::LoadState{from.sandbox, from.number}, Undo::none, qmp_limit},
       // The guest must run before anybody connects: only then does it see the hang-up (api/channel.md).
       {effect::Continue{}, Undo::none, qmp_limit},
-      {effect::AttachChannel{notices_hang_up}, Undo::close_channel, boot_limit},
+      {effect::AttachChannel{unseen}, Undo::close_channel, boot_limit},
       {effect::WakeGuest{}, Undo::none, wake_limit},
   };
 }
