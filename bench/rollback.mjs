@@ -11,9 +11,9 @@ const [answer, command, undone, bootAnswer, bootCommand] = Array.from({ length: 
 async function round(sandbox, wish, answered, commanded) {
   const watch = new Stopwatch()
   await rollback(sandbox, wish)
-  answered?.add(watch.ms())
+  if (answered) answered.add(watch.ms())
   await execTrue(sandbox)
-  commanded?.add(watch.ms())
+  if (commanded) commanded.add(watch.ms())
 }
 
 printMachine('rollback')
