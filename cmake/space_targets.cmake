@@ -63,7 +63,7 @@ function(space_test name)
     return()
   endif()
   add_test(NAME ${name} COMMAND ${name}_test)
-  set_tests_properties(${name} PROPERTIES TIMEOUT 120)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300)
 endfunction()
 
 # space_fuzzer(NAME SOURCES ... DEPS ...)  ->  libFuzzer binary (preset fuzz). Its committed corpus is
