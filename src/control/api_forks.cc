@@ -1,13 +1,11 @@
 // Routes of forks and of snapshots that are created from.
 #include "control/api.h"
+#include "control/reply.h"
 #include "control/snapshot_query.h"
 
 namespace space::control {
 namespace {
 
-Reply json_reply(int status, const Json& body) {
-  return {.status = status, .body = to_text(body), .fields = {}};
-}
 Reply refuse(const Error& error) {
   return to_reply(move_error(error));
 }

@@ -1,16 +1,11 @@
 #include "control/api.h"
 #include "control/list_query.h"
+#include "control/reply.h"
 #include "control/sandbox_json.h"
 
 namespace space::control {
 namespace {
 
-Reply json_reply(int status, const Json& body) {
-  return {.status = status, .body = to_text(body), .fields = {}};
-}
-Reply no_content() {
-  return {.status = 204, .body = {}, .fields = {}};
-}
 Reply refuse(const Error& error) {
   return to_reply(to_api_error(error));
 }

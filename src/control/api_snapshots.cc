@@ -1,17 +1,12 @@
 // Routes of what is kept of a sandbox: snapshots, rollback, forks, schedule, recovery, history, differences.
 #include "control/api.h"
+#include "control/reply.h"
 #include "control/sandbox_json.h"
 #include "control/snapshot_json.h"
 
 namespace space::control {
 namespace {
 
-Reply json_reply(int status, const Json& body) {
-  return {.status = status, .body = to_text(body), .fields = {}};
-}
-Reply no_content() {
-  return {.status = 204, .body = {}, .fields = {}};
-}
 Reply refuse(const Error& error) {
   return to_reply(move_error(error));
 }
