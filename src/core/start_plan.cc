@@ -13,8 +13,6 @@ constexpr Millis verb_limit = 10s;
 constexpr Millis qmp_limit = 15s;
 // A guest under software emulation boots in 3-4 s, on a crowded machine in many times that.
 constexpr Millis boot_limit = 60s;
-// A host that comes back before the guest has seen it go costs another 300 ms.
-constexpr Millis notices_hang_up_emulated = 120ms, notices_hang_up = 55ms;
 constexpr Millis guest_call_limit = 15s;
 // Its hooks may take 2 s each.
 constexpr Millis wake_limit = 60s;
@@ -59,30 +57,27 @@ StartPlan plan_disk_start(const StartSpec& spec, const SnapshotId& from) {
 
 StartPlan plan_start_from(const StartSpec& spec, const StartSource& source) {
   if (source.kind == SnapshotKind::disk) return plan_disk_start(spec, source.snapshot);
-  StartPlan plan = plan_resume(spec, source.snapshot);
+  StartPlan plan = plan_resume(spec, source.snapshot, source.host);
   plan.front().undo = Undo::remove_disk;
-  if (source.host_connected) return plan;
-  for (Step& step : plan)
-    if (auto* attach = std::get_if<effect::AttachChannel>(&step.effect)) *attach = {};
   return plan;
 }
 
-StartPlan plan_resume(const StartSpec& spec, const SnapshotId& from) {
-  const Millis unseen =
-      spec.accelerator == MachineAccelerator::tcg ? notices_hang_up_emulated : notices_hang_up;
-  return {
+StartPlan plan_resume(const StartSpec& spec, const SnapshotId& from, EarlierHost host) {
+  StartPlan plan{
       {effect::RestoreDisk{from.sandbox, from.number}, Undo::none, verb_limit},
       {effect::CreateSlot{}, Undo::remove_slot, verb_limit},
       {effect::OpenSockets{}, Undo::remove_sockets, verb_limit},
       {effect::LaunchVmm{spec.shape.vcpus, spec.shape.memory_mib, spec.accelerator, true}, Undo::end_vmm,
        verb_limit},
-      {effect::ConnectQmp{}, Undo::none, qmp_limit},
-      {effect::LoadState{from.sandbox, from.number}, Undo::none, qmp_limit},
-      // The guest must run before anybody connects: only then does it see the hang-up (api/channel.md).
-      {effect::Continue{}, Undo::none, qmp_limit},
-      {effect::AttachChannel{unseen}, Undo::close_channel, boot_limit},
-      {effect::WakeGuest{}, Undo::none, wake_limit},
   };
+  // One that must see a hang-up has to run before anybody connects.
+  if (host != EarlierHost::cut) plan.push_back({effect::ConnectChannel{}, Undo::close_channel, qmp_limit});
+  plan.insert(plan.end(), {{effect::ConnectQmp{}, Undo::none, qmp_limit},
+                           {effect::LoadState{from.sandbox, from.number}, Undo::none, qmp_limit},
+                           {effect::Continue{}, Undo::none, qmp_limit},
+                           {effect::AttachChannel{host}, Undo::close_channel, boot_limit},
+                           {effect::WakeGuest{}, Undo::none, wake_limit}});
+  return plan;
 }
 
 std::vector<Undo> undo_vmm() {
@@ -100,8 +95,9 @@ std::vector<Undo> undo_everything() {
 
 std::string_view name_of(const Effect& effect) {
   constexpr std::array<std::string_view, std::variant_size_v<Effect>> names = {
-      "create disk", "restore disk", "create network slot", "open sockets", "launch VMM",       "connect QMP",
-      "load state",  "continue",     "attach channel",      "set identity", "initialise guest", "wake guest"};
+      "create disk",     "restore disk",     "create network slot", "open sockets", "launch VMM",
+      "connect channel", "connect QMP",      "load state",          "continue",     "attach channel",
+      "set identity",    "initialise guest", "wake guest"};
   return names[effect.index()];
 }
 

@@ -28,6 +28,15 @@ struct DiskPair {
   std::uint64_t first = 0, second = 0;
 };
 
+// What a guest knows of an earlier host, which decides how the next one attaches (api/channel.md).
+enum class EarlierHost : unsigned char {
+  none,    // it waits for its first, or for the next
+  gone,    // it runs, and sees in a moment that its last one has gone
+  copied,  // the last one was another machine's, of which this is a copy: it stands between two frames of
+           // that session
+  cut,  // the same, but it stands anywhere in that session
+};
+
 namespace effect {
 struct CreateDisk {
   std::string template_digest;
@@ -54,12 +63,10 @@ struct LoadState {  // of the devices, from the same snapshot
   std::string source;
   std::uint64_t number = 0;
 };
-struct Continue {};     // the vCPUs
-struct AttachChannel {  // to the daemon's first HTTP/2 byte; brings clock and entropy
-  // How long nobody is connected before. A guest that was captured with a session open and runs for the first
-  // time since needs about 45 ms to notice that its host is gone, and takes what comes sooner for its old
-  // host's.
-  Millis disconnected{3};
+struct Continue {};        // the vCPUs
+struct ConnectChannel {};  // ahead of its attach: a copy that gets its devices then sees no host come or go
+struct AttachChannel {     // to the daemon's first HTTP/2 byte; brings clock and entropy
+  EarlierHost earlier = EarlierHost::none;
 };
 struct SetIdentity {};  // id and hostname
 struct InitGuest {};    // token, environment, default user
@@ -67,8 +74,9 @@ struct WakeGuest {};    // a restored guest: entropy, clock, identity and all it
 }  // namespace effect
 
 using Effect = std::variant<effect::CreateDisk, effect::RestoreDisk, effect::CreateSlot, effect::OpenSockets,
-                            effect::LaunchVmm, effect::ConnectQmp, effect::LoadState, effect::Continue,
-                            effect::AttachChannel, effect::SetIdentity, effect::InitGuest, effect::WakeGuest>;
+                            effect::LaunchVmm, effect::ConnectChannel, effect::ConnectQmp, effect::LoadState,
+                            effect::Continue, effect::AttachChannel, effect::SetIdentity, effect::InitGuest,
+                            effect::WakeGuest>;
 
 // Every undo is idempotent and does nothing where its effect never happened.
 enum class Undo : unsigned char { none, remove_disk, remove_slot, remove_sockets, end_vmm, close_channel };
@@ -94,14 +102,13 @@ StartPlan plan_cold_start(const StartSpec& spec);
 struct StartSource {
   SnapshotId snapshot;
   SnapshotKind kind = SnapshotKind::full;
-  // A host was connected when its memory was captured. None is to a template's.
-  bool host_connected = false;
+  EarlierHost host = EarlierHost::none;  // of its memory
 };
 // First start of a sandbox from a snapshot: a full one goes on, one of the disk boots. Either way the guest
 // is told all in one: who it is now, and that it is not the one it was.
 StartPlan plan_start_from(const StartSpec& spec, const StartSource& source);
-// A cold sandbox goes on from a checkpoint of its own; undone, it is as before.
-StartPlan plan_resume(const StartSpec& spec, const SnapshotId& from);
+// A cold sandbox goes on from a checkpoint of its own; undone, it is as before. `host`: of that memory.
+StartPlan plan_resume(const StartSpec& spec, const SnapshotId& from, EarlierHost host);
 // A sandbox boots from the disk it has; undone, it has it still.
 StartPlan plan_boot(const StartSpec& spec);
 // What undoes all that belongs to a VMM and leaves the disk, in reverse order.

@@ -42,7 +42,8 @@ TEST(StartPlan, WhatTheVmmNeedsComesBeforeIt) {
 
 std::vector<StartPlan> every_plan() {
   return {plan_cold_start({}), plan_start_from({}, {{"i", 1}}),
-          plan_start_from({}, {{"i", 1}, SnapshotKind::disk}), plan_resume({}, {"i", 1}), plan_boot({})};
+          plan_start_from({}, {{"i", 1}, SnapshotKind::disk}), plan_resume({}, {"i", 1}, EarlierHost::copied),
+          plan_boot({})};
 }
 
 TEST(StartPlan, EveryStepIsBounded) {
@@ -65,14 +66,14 @@ TEST(StartPlan, OnlyAFirstStartThatFailsTakesTheDiskAlong) {
   EXPECT_TRUE(removes_disk(plan_cold_start({})));
   EXPECT_TRUE(removes_disk(plan_start_from({}, {{"i", 1}})));
   EXPECT_TRUE(removes_disk(plan_start_from({}, {{"i", 1}, SnapshotKind::disk})));
-  EXPECT_FALSE(removes_disk(plan_resume({}, {"i", 1})));
+  EXPECT_FALSE(removes_disk(plan_resume({}, {"i", 1}, EarlierHost::copied)));
   EXPECT_FALSE(removes_disk(plan_boot({})));
   EXPECT_FALSE(contains(undo_vmm(), Undo::remove_disk));
   EXPECT_TRUE(contains(undo_everything(), Undo::remove_disk));
 }
 
 TEST(StartPlan, ARestoredGuestIsToldAllInOneBeforeAnythingElse) {
-  const StartPlan plan = plan_resume({}, {"source", 7});
+  const StartPlan plan = plan_resume({}, {"source", 7}, EarlierHost::copied);
   EXPECT_EQ(std::get<effect::RestoreDisk>(plan.front().effect).number, 7u);
   EXPECT_TRUE(std::get<effect::LaunchVmm>(plan[position(plan, "launch VMM")].effect).restore);
   EXPECT_FALSE(
@@ -83,19 +84,26 @@ TEST(StartPlan, ARestoredGuestIsToldAllInOneBeforeAnythingElse) {
   EXPECT_EQ(position(plan, "wake guest"), plan.size() - 1);
 }
 
-Millis disconnected(const StartPlan& plan) {
-  return std::get<effect::AttachChannel>(plan[position(plan, "attach channel")].effect).disconnected;
+EarlierHost earlier(const StartPlan& plan) {
+  return std::get<effect::AttachChannel>(plan[position(plan, "attach channel")].effect).earlier;
 }
 
-TEST(StartPlan, OnlyAGuestThatHadAHostIsLeftAloneUntilItSeesThatItIsGone) {
-  const Millis template_s = disconnected(plan_start_from({}, {{"i", 1}}));
-  const Millis forked = disconnected(plan_start_from({}, {{"i", 1}, SnapshotKind::full, true}));
-  EXPECT_LT(template_s, forked);
-  EXPECT_EQ(forked, disconnected(plan_resume({}, {"i", 1})));
+TEST(StartPlan, ACopyGetsItsDevicesWithItsHostConnectedUnlessItMustSeeTheLastOneGo) {
+  const StartPlan template_s = plan_start_from({}, {{"i", 1}});
+  const StartPlan forked = plan_start_from({}, {{"i", 1}, SnapshotKind::full, EarlierHost::copied});
+  EXPECT_EQ(earlier(template_s), EarlierHost::none);
+  EXPECT_EQ(earlier(forked), EarlierHost::copied);
+  for (const StartPlan& plan : {template_s, forked, plan_resume({}, {"i", 1}, EarlierHost::copied)})
+    EXPECT_LT(position(plan, "connect channel"), position(plan, "load state"));
+  const StartPlan cut = plan_resume({}, {"i", 1}, EarlierHost::cut);
+  EXPECT_EQ(earlier(cut), EarlierHost::cut);
+  EXPECT_TRUE(std::ranges::none_of(
+      cut, [](const Step& step) { return std::holds_alternative<effect::ConnectChannel>(step.effect); }));
+  EXPECT_EQ(earlier(plan_boot({})), EarlierHost::none);
 }
 
 TEST(StartPlan, ASnapshotOfTheDiskBootsAndIsToldAllInOne) {
-  const StartPlan plan = plan_start_from({}, {{"source", 7}, SnapshotKind::disk, true});
+  const StartPlan plan = plan_start_from({}, {{"source", 7}, SnapshotKind::disk, EarlierHost::copied});
   EXPECT_EQ(std::get<effect::RestoreDisk>(plan.front().effect).number, 7u);
   EXPECT_FALSE(std::get<effect::LaunchVmm>(plan[position(plan, "launch VMM")].effect).restore);
   EXPECT_EQ(position(plan, "wake guest"), plan.size() - 1);
