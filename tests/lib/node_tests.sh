@@ -1,18 +1,26 @@
-# Runs files of Node's own test runner and prints one line a test as tests/README.md asks: `ok - name` / `not ok - name`.
-# Source it; `node` must be 20 or newer (tools/dev sees to it).
+# Runs files of Node's own test runner and prints one line a test as tests/README.md asks: `ok - name` / `not ok - name`,
+# with what explains it below one that failed; at the end the slowest. Source it; `node` must be 20 or newer (tools/dev
+# sees to it).
+tests_lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # node_tests LABEL FILE… ; SPACE_TEST_PATTERN: only tests whose name matches
 node_tests() {
-  local label=$1 file output status
+  local label=$1 file durations
   shift
-  for file in "$@"; do
-    output=$(mktemp)
-    status=0
-    # A test that failed may leave streams open which keep its file from ending.
-    timeout --kill-after=10 900 node --test-reporter=tap ${SPACE_TEST_PATTERN:+"--test-name-pattern=$SPACE_TEST_PATTERN"} "$file" 2>&1 | tee "$output" |
-      sed -uE "s/^(not ok|ok) [0-9]+ - (.*)$/\1 - $label \2/; /^(TAP version|1\.\.|# (tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) )/d; /^  (---|\.\.\.|duration_ms: .*|type: .*)$/d; /^# Subtest/d" || status=${PIPESTATUS[0]}   # a failed file is in its lines; the next one still runs
-    if [ "$status" = 124 ]; then echo "not ok - $label $(basename "$file") did not end"; fi
-    if ! grep -qE '^(not ok|ok) [0-9]+ - ' "$output"; then echo "not ok - $label $(basename "$file") ran no test"; fi
-    rm -f "$output"
-  done
+  durations=$(mktemp)
+  for file in "$@"; do python3 "$tests_lib/node_file.py" "$label" "$durations" "$file"; done
+  sort -rn "$durations" | awk -F'\t' -v label="$label" '$1 >= 5 && NR <= 10 { printf "# slow: %6.1f s  %s %s\n", $1, label, $2 }'
+  rm -f "$durations"
+}
+
+# The SDKs of tests/e2b, which several suites use: one of them installs what the lock file says, the others find it.
+install_sdks() {
+  local folder=$tests_lib/../e2b
+  (
+    cd "$folder" || exit 1
+    flock 9
+    cmp -s package-lock.json node_modules/.installed && exit
+    npm ci --no-audit --no-fund --ignore-scripts --silent >&2
+    cp package-lock.json node_modules/.installed
+  ) 9<"$folder/package.json"
 }

@@ -10,10 +10,26 @@ suite_unit() {
 # Address and undefined-behaviour sanitizers over the unit tests of core and parsers, then every fuzzer: its corpus,
 # and some time.
 suite_fuzz() {
-  local folder=$repo/build/fuzz fuzzer
+  local folder=$repo/build/fuzz fuzzer said=() under_way=()
   build fuzz || return 1
   run_ctest "$folder" asan
-  for fuzzer in "$folder"/fuzz/*_fuzzer; do run_fuzzer "$fuzzer" || true; done
+  # Two at a time, and what each says in one piece.
+  for fuzzer in "$folder"/fuzz/*_fuzzer; do
+    said+=("$(mktemp)")
+    run_fuzzer "$fuzzer" >"${said[-1]}" 2>&1 &
+    under_way+=($!)
+    ((${#said[@]} < 2)) || hear_fuzzers
+  done
+  hear_fuzzers
+}
+
+# What the fuzzers under way say, once they have ended.
+hear_fuzzers() {
+  ((${#said[@]})) || return 0
+  wait "${under_way[@]}" || true
+  cat "${said[@]}"
+  rm -f "${said[@]}"
+  said=() under_way=()
 }
 
 # run_ctest FOLDER LABEL : one line per test, also when a whole binary dies or hangs.

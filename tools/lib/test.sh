@@ -23,26 +23,35 @@ command_test() {
   run_suites "${suites[@]}"
 }
 
-# Cheap ones first. A folder of tests/ with a `run` is a suite.
+# Cheap ones first; fuzz last, because its programs are built while virtual machines boot. A folder of tests/ with a
+# `run` is a suite.
 all_suites() {
-  printf '%s\n' style unit fuzz
+  printf '%s\n' style unit
   find tests -mindepth 2 -maxdepth 2 -name run -printf '%h\n' | sed 's#tests/##' | grep -vx style | LC_ALL=C sort
+  echo fuzz
 }
 
 run_suites() {
-  local suite log passed=0 failed=0 ok bad status start rows=() logs=()
+  local suite log passed=0 failed=0 ok bad status start rows=() logs=() left=("$@") pipe logger
   for suite; do
+    left=("${left[@]:1}")
     say "suite $suite"
+    if [[ $suite == fuzz ]]; then
+      end_build_ahead
+    elif [[ -z $ahead && $suite != style && $suite != unit && " ${left[*]} " == *" fuzz "* ]]; then
+      build_ahead fuzz
+    fi
     log=$repo/build/test-logs/$suite.log
     start=$(now_ms)
     set +e
     trap - ERR
+    begin_log "$log"
     (
       set -e  # not `run_suite || ...`: that would switch errexit off inside
       run_suite "$suite"
-    ) </dev/null > >(tee "$log")
+    ) </dev/null >"$pipe" 2>&1
     status=$?
-    wait "$!"  # tee: the log is whole
+    end_log
     set -e
     bad=$(count "$not_passed" "$log")
     ok=$(($(count '^ok( [0-9]+)? - ' "$log") - $(count "$skipped" "$log")))
@@ -54,10 +63,29 @@ run_suites() {
     rows+=("$(printf '%-14s %5d passed %5d failed   %s' "$suite" "$ok" "$bad" "$(seconds_since "$start")")")
   done
   echo
+  python3 "$repo/tools/lib/failures.py" "${logs[@]}" || true
   grep -hiE "$not_passed" "${logs[@]}" || true
   printf '%s\n' "${rows[@]}"
   echo "$passed passed, $failed failed"
   ((failed == 0))
+}
+
+# Into $pipe: goes on and into LOG, which is whole once end_log returns.
+begin_log() {
+  pipe=$(mktemp -u)
+  mkfifo "$pipe"
+  tee "$1" <"$pipe" &
+  logger=$!
+}
+end_log() {
+  local i
+  rm -f "$pipe"
+  # A process that a suite left behind may keep it open.
+  for ((i = 0; i < 100; i++)); do
+    kill -0 "$logger" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  kill "$logger"
 }
 
 # A skipped test proves nothing, so it has not passed.
