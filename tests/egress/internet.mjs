@@ -9,9 +9,10 @@ import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
 import { answerQuery } from './dns.mjs'
+import { makeMirror } from './mirror.mjs'
 
 const seen = { queries: [], requests: [], connections: [], datagrams: [] }
-let zone = {}
+let zone = {}, mirror
 
 // A CA and a certificate for every name of the zone. The CA's file is handed to guests by the tests.
 function makeCertificates(names) {
@@ -29,12 +30,13 @@ function makeCertificates(names) {
 
 const plain = (address) => (address ?? '').replace(/^::ffff:(?=\d+\.)/, '')
 
-// GET /bytes?n=N: N bytes. POST /count: how many bytes came. /slow: one byte a second. Anything else: what was asked, as JSON.
+// GET /mirror/…: mirror.mjs. GET /bytes?n=N: N bytes. POST /count: how many bytes came. /slow: one byte a second. Anything else: what was asked, as JSON.
 function serve(request, response) {
   const url = new URL(request.url, 'http://x')
   const entry = { to: plain(request.socket.localAddress), port: request.socket.localPort, method: request.method, url: request.url,
     host: request.headers.host ?? request.headers[':authority'], servername: request.socket.servername, fields: request.rawHeaders ?? [] }
   seen.requests.push(entry)
+  if (mirror && url.pathname.startsWith('/mirror/')) return mirror.serve(url.pathname.slice('/mirror/'.length), response)
   if (url.pathname === '/bytes') {
     const piece = Buffer.alloc(1 << 18, 'x')
     let left = Number(url.searchParams.get('n'))
@@ -115,13 +117,31 @@ function datagramServer(port) {
   return new Promise((resolve) => socket.bind(port, '::', resolve))
 }
 
+// WebSockets that echo on every web server, gRPC on port 50051, and the mirrors.
+async function startTools(servers, certificates) {
+  const { WebSocketServer } = await import('ws')
+  const sockets = new WebSocketServer({ noServer: true })
+  for (const server of servers)
+    server.on('upgrade', (request, socket, head) => sockets.handleUpgrade(request, socket, head, (one) => one.on('message', (data, binary) => one.send(data, { binary }))))
+  const { default: grpc } = await import('@grpc/grpc-js')
+  const rpc = new grpc.Server()
+  const call = { requestSerialize: Buffer.from, requestDeserialize: Buffer.from, responseSerialize: Buffer.from, responseDeserialize: Buffer.from }
+  rpc.addService({ say: { path: '/space.Test/Say', requestStream: false, responseStream: false, ...call }, count: { path: '/space.Test/Count', requestStream: false, responseStream: true, ...call } }, {
+    say: ({ request }, answer) => answer(null, Buffer.from(`heard ${request}`)),
+    count: (stream) => { for (let i = 0; i < 1000; ++i) stream.write(Buffer.from(String(i))); stream.end() },
+  })
+  await new Promise((resolve, reject) => rpc.bindAsync('[::]:50051', grpc.ServerCredentials.createSsl(null, [{ private_key: Buffer.from(certificates.key), cert_chain: Buffer.from(certificates.cert) }]), (error) => (error ? reject(error) : resolve())))
+  mirror = makeMirror('https://mirror.example.com/mirror')
+}
+
 async function start(message) {
   zone = message.zone
   const certificates = makeCertificates(message.names)
   const secure = http2.createSecureServer({ allowHTTP1: true, key: certificates.key, cert: certificates.cert }, serve)
-  const tlsPorts = [443, 8443]
-  const webs = [listen(http.createServer(serve), 80), listen(secure, 443)]
-  webs.push(listen(http2.createSecureServer({ allowHTTP1: true, key: certificates.key, cert: certificates.cert }, serve), tlsPorts[1]))
+  const clear = http.createServer(serve)
+  const webs = [listen(clear, 80), listen(secure, 443)]
+  webs.push(listen(http2.createSecureServer({ allowHTTP1: true, key: certificates.key, cert: certificates.cert }, serve), 8443))
+  if (message.tools) await startTools([clear, secure], certificates)
   await Promise.all([...webs, nameServer(), ...plainPorts.map((port) => listen(plainServer(port), port)), ...[123, 443, 853, 5353, 9999].map(datagramServer)])
   return { ca: certificates.ca }
 }
@@ -139,4 +159,4 @@ process.on('message', async (message) => {
     process.send({ id: message.id, error: String(error.stack ?? error) })
   }
 })
-process.on('disconnect', () => process.exit(0))
+process.on('disconnect', () => { mirror?.remove(); process.exit(0) })

@@ -26,7 +26,7 @@ export const names = ['*.example.com', '*.example.net', '*.example.org', '*.wild
 
 // One a file: `const world = await World.open()` in before, `await world.close()` in after.
 export class World {
-  static async open(more = {}) {
+  static async open(more = {}, { tools = false } = {}) {
     const world = new World()
     world.waiting = new Map()
     world.turn = 0
@@ -38,7 +38,7 @@ export class World {
       if (error) reject(new Error(error)); else resolve(answer)
     })
     world.zone = { ...zone, ...more }
-    world.ca = (await world.ask('start', { zone: world.zone, names })).ca
+    world.ca = (await world.ask('start', { zone: world.zone, names, tools })).ca
     world.capture = await Capture.start('up0')
     return world
   }
