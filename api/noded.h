@@ -2,18 +2,19 @@
 //
 // Transport: a SOCK_SEQPACKET unix socket. One request is one datagram of exactly sizeof(Request) bytes plus
 // the file descriptors its verb names; one answer is one datagram of sizeof(Reply) plus descriptors. The
-// connecting process's uid (SO_PEERCRED) says which daemon it is: space-sandboxd may use every verb,
-// space-netd `list`, space-volumed `pool_info`, `list` and `template_open`. Requests carry ids and bounded
-// integers, never a path or a string that root would interpret; what comes back is descriptors, never names.
-// Every verb is idempotent: repeated, it answers as the first time. Verbs on one id are carried out in their
-// order, on different ids at the same time, so answers may overtake each other: match them by sequence.
+// connecting process's uid (SO_PEERCRED) says which daemon it is: space-sandboxd may use every verb but
+// `slot_open`, space-netd that and `list`, space-volumed `pool_info`, `list` and `template_open`. Requests
+// carry ids and bounded integers, never a path or a string that root would interpret; what comes back is
+// descriptors, never names. Every verb is idempotent: repeated, it answers as the first time. Verbs on one id
+// are carried out in their order, on different ids at the same time, so answers may overtake each other:
+// match them by sequence.
 #pragma once
 
 #include <cstdint>
 
 namespace space::noded {
 
-inline constexpr std::uint32_t protocol = 0x53504e03;  // "SPN", version 3
+inline constexpr std::uint32_t protocol = 0x53504e04;  // "SPN", version 4
 
 enum class Verb : std::uint32_t {
   pool_info = 1,    // -> values: free bytes, total bytes
@@ -25,7 +26,7 @@ enum class Verb : std::uint32_t {
   disk_create,      // sandbox, digest, values[0] = disk MiB -> values[0] = uid; clones the template
   disk_remove,      // sandbox; conflict while its VMM runs
   slot_create,  // sandbox, values[0] = Mbit/s each way or 0 -> network namespace with lo and a tap, no way
-                // out
+                // out: what the guest sends ends in the sockets of slot_open, or is refused
   slot_remove,  // sandbox; conflict while its VMM runs
   vmm_launch,   // sandbox, LaunchValues, source if it has disks of snapshots; fds in: listening sockets for
                 // QMP and channel -> fd: pidfd; values[0] = pid. conflict while an exit is not forgotten
@@ -35,7 +36,8 @@ enum class Verb : std::uint32_t {
              // between its end and the record of it: ask again
   vmm_forget,       // sandbox; removes cgroup and exit record; conflict while it runs
   vmm_open_memory,  // sandbox -> fds: mem, maps and pagemap of its VMM, read only
-  vmm_isolation,    // sandbox -> fd: memfd of IsolationRecord[], one a layer, read back from the kernel
+  vmm_isolation,    // sandbox -> fd: memfd of IsolationRecord[], one a layer, read back from the kernel as it
+                    // is now: a VMM that still loads has open what its loader opens, so ask once it answers
   // values[0] of each of the next five is a snapshot's number.
   snapshot_begin,  // sandbox, values[1] = number of the snapshot of the same sandbox whose memory the new one
                    // starts from, 0 = the memory the VMM was launched with -> fds: mem.raw (read and write),
@@ -52,6 +54,13 @@ enum class Verb : std::uint32_t {
                     // space of all of it
   disk_restore,     // sandbox, source -> values[0] = uid. The disk (also of a sandbox that had none) becomes
                     // that of the source's snapshot. conflict while its VMM runs
+  slot_open,  // sandbox -> fds: TCP for IPv4 and IPv6 (listening on 4000), UDP for IPv4 and IPv6 (on 53), all
+              // transparent and non-blocking. A connection's own address is where the guest wanted to go, and
+              // a datagram says it (original destination, packet information). conflict while those of an
+              // earlier call are open, not_found: no slot
+  slot_check,  // sandbox, values[0] = Mbit/s as of slot_create -> values[0]: 0 = the slot is sound, 1 =
+               // rules, addresses or routes were missing and were put back. not_found: there is none;
+               // conflict: it is not the one its VM is connected to, or has a way out: the VM must end
 };
 
 // Indices into Request::values for vmm_launch.

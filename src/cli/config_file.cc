@@ -11,7 +11,9 @@ namespace {
 
 constexpr const char* known =
     "state, run, listen, pool_mib, memory_limit_mib, disk_mib_per_s, disk_iops, network_mbit_per_s, "
-    "allow_tcg_multitenant, allow_missing_layers, warm_pool, warm_pool_max, hot_keep_s, shutdown_limit_s";
+    "allow_tcg_multitenant, allow_missing_layers, warm_pool, warm_pool_max, hot_keep_s, shutdown_limit_s, "
+    "[network]";
+constexpr const char* known_of_network = "resolvers, deny, egress_default";
 
 struct NumberSetting {
   std::optional<std::int64_t> ConfigFile::* target;
@@ -47,6 +49,24 @@ Result<std::vector<std::string>> texts_of(const toml::node& node) {
   return texts;
 }
 
+Result<void> set_network(ConfigFile& config, std::string_view key, const toml::node& node) {
+  if (key == "resolvers") {
+    SPACE_TRY(config.resolvers, texts_of(node));
+    return {};
+  }
+  if (key == "deny") {
+    SPACE_TRY(config.deny, texts_of(node));
+    return {};
+  }
+  if (key != "egress_default")
+    return fail(Code::not_found, "unknown setting '{}' of [network] (known: {})", key, known_of_network);
+  const auto word = node.value_exact<std::string>();
+  if (!word || !is_egress_default(*word))
+    return fail(Code::invalid_argument, "must be \"allow_all\", \"restricted\" or \"deny_all\"");
+  config.egress_default = *word;
+  return {};
+}
+
 // The error lacks file, line and name; the caller adds them.
 Result<void> set(ConfigFile& config, std::string_view key, const toml::node& node) {
   if (const auto number = number_setting(key)) {
@@ -73,7 +93,29 @@ Result<void> set(ConfigFile& config, std::string_view key, const toml::node& nod
   return {};
 }
 
+// Sets all of a table; with where the trouble is.
+Result<void> set_all(ConfigFile& config, const toml::table& table, const std::string& path,
+                     Result<void> (*set_one)(ConfigFile&, std::string_view, const toml::node&)) {
+  for (const auto& [key, node] : table) {
+    const toml::table* network = set_one == set && key.str() == "network" ? node.as_table() : nullptr;
+    if (network != nullptr) {
+      SPACE_CHECK(set_all(config, *network, path, set_network));
+      continue;
+    }
+    const auto done = set_one(config, key.str(), node);
+    if (done) continue;
+    const std::string name = done.error().code == Code::not_found ? "" : fmt::format("'{}' ", key.str());
+    return fail(Code::invalid_argument, "{} line {}: {}{}", path, node.source().begin.line, name,
+                done.error().message);
+  }
+  return {};
+}
+
 }  // namespace
+
+bool is_egress_default(std::string_view word) {
+  return word == "allow_all" || word == "restricted" || word == "deny_all";
+}
 
 Result<ConfigFile> parse_config(std::string_view text, const std::string& path) {
   const toml::parse_result parsed = toml::parse(text, path);
@@ -81,13 +123,7 @@ Result<ConfigFile> parse_config(std::string_view text, const std::string& path) 
     return fail(Code::invalid_argument, "{} line {}: {}", path, parsed.error().source().begin.line,
                 parsed.error().description());
   ConfigFile config;
-  for (const auto& [key, node] : parsed.table()) {
-    const auto done = set(config, key.str(), node);
-    if (done) continue;
-    const std::string name = done.error().code == Code::not_found ? "" : fmt::format("'{}' ", key.str());
-    return fail(Code::invalid_argument, "{} line {}: {}{}", path, node.source().begin.line, name,
-                done.error().message);
-  }
+  SPACE_CHECK(set_all(config, parsed.table(), path, set));
   return config;
 }
 

@@ -24,7 +24,13 @@ struct ConfigFile {
   std::optional<std::int64_t> warm_pool, warm_pool_max;  // VMs parked: of each template, of all
   std::optional<std::int64_t> hot_keep_s;                // how long a paused sandbox stays in memory
   std::optional<std::int64_t> shutdown_limit_s;          // for keeping what runs
+  // Table [network].
+  std::vector<std::string> resolvers;  // "ADDRESS[:PORT]" that names are asked of; empty: the machine's own
+  std::vector<std::string> deny;       // "CIDR"s that no sandbox reaches, besides those of every node
+  std::string egress_default;          // allow_all, restricted or deny_all; empty: the API's own
 };
+
+bool is_egress_default(std::string_view word);
 
 // A missing file is an empty configuration; an unknown key or a wrong type is an error with its line.
 Result<ConfigFile> parse_config(std::string_view text, const std::string& path);

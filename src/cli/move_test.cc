@@ -95,6 +95,27 @@ TEST(ConfigFile, RestAndWarmth) {
     EXPECT_THAT(parse_config(wrong, "c").error().message, HasSubstr("must be a number")) << wrong;
 }
 
+TEST(ConfigFile, Network) {
+  const auto config = parse_config(
+      "warm_pool = 4\n[network]\nresolvers = [\"9.9.9.9\", \"[2620:fe::fe]:5353\"]\n"
+      "deny = [\"198.18.0.0/15\"]\negress_default = \"deny_all\"\n",
+      "c");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->warm_pool, 4);
+  EXPECT_EQ(config->resolvers, (std::vector<std::string>{"9.9.9.9", "[2620:fe::fe]:5353"}));
+  EXPECT_EQ(config->deny, std::vector<std::string>{"198.18.0.0/15"});
+  EXPECT_EQ(config->egress_default, "deny_all");
+  const std::pair<const char*, const char*> wrong[] = {
+      {"[network]\nresolver = []", "c line 2: unknown setting 'resolver' of [network] (known: resolvers"},
+      {"[network]\nresolvers = \"9.9.9.9\"", "c line 2: 'resolvers' must be a list"},
+      {"[network]\negress_default = \"open\"", "c line 2: 'egress_default' must be \"allow_all\""},
+      {"[network]\npool_mib = 1", "unknown setting 'pool_mib' of [network]"},
+      {"network = 5", "unknown setting 'network'"},
+  };
+  for (const auto& [text, message] : wrong)
+    EXPECT_THAT(parse_config(text, "c").error().message, HasSubstr(message)) << text;
+}
+
 TEST(ConfigFile, DirectoriesThatWereNotSaid) {
   const Folder folder;
   folder.put("c.toml", "state = \"/of/file\"\nrun = \"/run/of/file\"\n");

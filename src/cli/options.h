@@ -31,6 +31,8 @@ struct UpOptions {
   bool allow_tcg_multitenant = false;
   std::vector<std::string> allow_missing_layers;
   std::optional<std::int64_t> warm_pool, warm_pool_max, hot_keep_s, shutdown_limit_s;
+  std::vector<std::string> resolvers, deny;  // of the network gateway
+  std::string egress_default;                // empty: the API's own
   bool detach = false;
 };
 

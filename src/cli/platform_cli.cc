@@ -39,11 +39,20 @@ void add_up(Program& program) {
       ->add_option("--shutdown-limit", options->shutdown_limit_s,
                    "Seconds 'space down' may take to keep what runs; 60")
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--egress-default", options->egress_default,
+                   "What a sandbox reaches whose creator says nothing: allow_all (shipped), restricted or "
+                   "deny_all")
+      ->check(CLI::IsMember({"allow_all", "restricted", "deny_all"}));
+  command->add_option("--resolver", options->resolvers,
+                      "ADDRESS[:PORT] of a name server for sandboxes; may be repeated (default: those of "
+                      "/etc/resolv.conf)");
   command->add_flag("-d,--detach", options->detach, "Return once everything is ready");
   command->footer(
       "Examples:\n"
       "  sudo space up -d\n"
-      "  sudo space up --pool-mib 65536 --memory-limit-mib 16384");
+      "  sudo space up --pool-mib 65536 --memory-limit-mib 16384\n"
+      "  sudo space up --egress-default deny_all --resolver 9.9.9.9");
   command->callback([&program, command, options] {
     const auto given = [command](const char* flag) { return command->count(flag) > 0; };
     program.code = command_up(program.common, *options, given("--state"), given("--run"), given("--listen"));

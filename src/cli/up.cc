@@ -303,6 +303,9 @@ int command_up(const CommonOptions&, UpOptions options, bool state_given, bool r
   if (!options.warm_pool_max) options.warm_pool_max = config->warm_pool_max;
   if (!options.hot_keep_s) options.hot_keep_s = config->hot_keep_s;
   if (!options.shutdown_limit_s) options.shutdown_limit_s = config->shutdown_limit_s;
+  if (options.resolvers.empty()) options.resolvers = config->resolvers;
+  if (options.deny.empty()) options.deny = config->deny;
+  if (options.egress_default.empty()) options.egress_default = config->egress_default;
   options.allow_tcg_multitenant = options.allow_tcg_multitenant || config->allow_tcg_multitenant;
   if (auto lock = running_supervisor(options.directories.run)) {
     print_line(fmt::format("SPACE is already up (process {})", lock->pid));

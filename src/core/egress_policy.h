@@ -6,6 +6,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -29,9 +30,7 @@ struct PortRange {
 
 struct EgressRule {
   std::variant<HostPattern, Cidr> target;
-  // Ordered, disjoint. Empty: for an allowed name those of its protocol (80 and 443, 443, 80), else all; but
-  // port 25 only where it is named.
-  std::vector<PortRange> ports;
+  std::vector<PortRange> ports;  // ordered, apart; empty: what ports_of says
   EgressProtocol protocol = EgressProtocol::any;
   // Of requests in plain HTTP; empty: all. A path matches itself and, ending in "*", all it begins.
   std::vector<std::string> methods, paths;
@@ -74,6 +73,15 @@ inline constexpr std::size_t path_bytes_max = 1024;
 inline constexpr std::size_t request_rules_max = 256;  // of one target
 }  // namespace egress_limits
 
+enum class EgressList : unsigned char { allow, deny, internal };
+// Those it names. Without: of a name that is allowed, 80 and 443 (443 for TLS, 80 for HTTP); of anything else
+// all, but allowing port 25 takes naming it.
+std::vector<PortRange> ports_of(const EgressRule& rule, EgressList list);
+// "443" or "8000-8999".
+Result<PortRange> parse_port_range(std::string_view text);
+// Ordered, what overlaps or touches joined.
+std::vector<PortRange> joined(std::vector<PortRange> ranges);
+
 // What whoever writes a policy may.
 struct EgressRights {
   bool may_internal = false;  // an organisation's administrator
@@ -95,6 +103,8 @@ JsonObject to_json(const EgressPolicy& policy);
 Result<EgressRule> parse_egress_rule(std::string_view text);
 
 std::string_view to_string(EgressMode mode);
+std::string_view to_string(EgressList list);
 std::string_view to_string(EgressProtocol protocol);
+std::optional<EgressProtocol> egress_protocol_from(std::string_view word);
 
 }  // namespace space

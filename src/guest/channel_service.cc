@@ -24,22 +24,33 @@ std::optional<std::uint16_t> tunnel_port(std::string_view authority) {
 }
 
 Task<void> ChannelService::run(ChannelPort port) {
+  channel::Acceptor acceptor;
   for (;;) {
-    if (const auto host = co_await port.wait_for_host(); !host) {
-      log::error("channel lost", {log::Field(host.error())});
-      co_return;
+    if (!acceptor.is_open()) {
+      if (!acceptor.has_more()) {
+        if (const auto host = co_await port.wait_for_host(); !host) {
+          log::error("channel lost", {log::Field(host.error())});
+          co_return;
+        }
+      }
+      if (auto stream = port.session_stream()) acceptor.reopen(*std::move(stream));
     }
-    auto stream = port.session_stream();
-    const Error why = stream ? co_await serve(*std::move(stream)) : stream.error();
-    log::debug("channel session ended", {log::Field(why)});
-    co_await sleep_for(pause_after_failure);  // a host that sends garbage must not keep the processor busy
+    log::debug("channel session ended", {log::Field(co_await serve_session(acceptor))});
+    // A host that sends garbage must not keep the processor busy; one that waits for an answer gets it.
+    if (!acceptor.has_more()) co_await sleep_for(pause_after_failure);
   }
 }
 
 Task<Error> ChannelService::serve(StreamPtr transport) {
+  channel::Acceptor acceptor(std::move(transport));
+  Error why = co_await serve_session(acceptor);
+  while (acceptor.is_open()) why = co_await serve_session(acceptor);
+  co_return why;
+}
+
+Task<Error> ChannelService::serve_session(channel::Acceptor& acceptor) {
   while (held_) co_await changed_.wait();
-  auto accepted = co_await channel::accept(std::move(transport),
-                                           [this](const channel::Sync& sync) { calls_.take_sync(sync); });
+  auto accepted = co_await acceptor.accept([this](const channel::Sync& sync) { calls_.take_sync(sync); });
   if (!accepted) co_return accepted.error();
   const auto session = H2Session::server(*std::move(accepted), handlers());
   session_ = session;

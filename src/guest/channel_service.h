@@ -4,7 +4,7 @@
 #include "guest/channel_port.h"
 #include "guest/control_calls.h"
 #include "guest/http_service.h"
-#include "net/channel.h"
+#include "net/channel_acceptor.h"
 
 namespace space::guest {
 
@@ -17,7 +17,7 @@ class ChannelService {
 
   // For ever: waits for a host, answers its SYNC, serves the session until it ends, waits for the next.
   Task<void> run(ChannelPort port);
-  // One attach over any transport; returns when it ended.
+  // The same over one connection, for as long as it is of use; why it no longer is.
   Task<Error> serve(StreamPtr transport);
   std::size_t open_tunnels() const { return open_tunnels_; }
   // Tells the host that this session is over, and serves no other until go_on(): whoever comes meanwhile
@@ -26,6 +26,7 @@ class ChannelService {
   void go_on();
 
  private:
+  Task<Error> serve_session(channel::Acceptor& acceptor);
   H2Handlers handlers();
   Task<Result<H2Handlers::Tunnel>> accept_tunnel(std::string authority);
   Task<void> run_tunnel(StreamPtr stream, StreamPtr target);

@@ -14,7 +14,6 @@ namespace {
 constexpr std::size_t magic_bytes = 8;
 constexpr std::size_t read_bytes = 16 * 1024;
 constexpr Millis resend_after{100};
-constexpr std::string_view http2_preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 template <std::integral T>
 void put(Bytes& out, T value) {
@@ -94,11 +93,6 @@ struct Wire<SyncAck> {
     return ack;
   }
 };
-
-std::uint16_t choose_version(const Sync& sync) {
-  const std::uint16_t highest = std::min(sync.version_highest, version_max);
-  return highest >= std::max(sync.version_lowest, version_min) ? highest : std::uint16_t{0};
-}
 
 // Reads on into `bytes`. The end of the stream is an error here.
 Task<Result<void>> read_more(Stream& transport, Bytes& bytes) {
@@ -201,37 +195,6 @@ Task<Result<StreamPtr>> attach(StreamPtr transport, Sync sync, Deadline deadline
     co_return http::with_prefix(std::move(transport), scanner.take_rest());
   }
   co_return fail(Code::deadline, "the guest did not answer SYNC in time");
-}
-
-Task<Result<StreamPtr>> accept(StreamPtr transport, std::function<void(const Sync&)> on_sync) {
-  const auto preface = as_bytes(http2_preface);
-  Scanner<Sync> scanner;
-  Bytes bytes;            // not yet scanned
-  bool answered = false;  // `bytes` follow an answered SYNC: HTTP/2, or one more SYNC
-  while (true) {
-    const std::size_t compared = std::min(bytes.size(), preface.size());
-    const bool http2 =
-        answered && std::ranges::equal(std::span(bytes).first(compared), preface.first(compared));
-    if (http2 && compared == preface.size())
-      co_return http::with_prefix(std::move(transport), std::move(bytes));
-    if (!http2 && !bytes.empty()) {
-      SPACE_CO_TRY(const auto sync, scanner.feed(bytes));
-      bytes.clear();
-      answered = sync.has_value();
-      if (sync) {
-        on_sync(*sync);
-        const SyncAck ack{.version = choose_version(*sync), .nonce = sync->nonce};
-        const Bytes message = encode(ack);
-        SPACE_CO_CHECK(co_await transport->write(message));
-        if (ack.version == 0)
-          co_return fail(Code::conflict, "the host speaks channel versions {} to {}, this guest {} to {}",
-                         sync->version_lowest, sync->version_highest, version_min, version_max);
-        bytes = scanner.take_rest();
-        continue;
-      }
-    }
-    SPACE_CO_CHECK(co_await read_more(*transport, bytes));
-  }
 }
 
 }  // namespace space::channel

@@ -58,9 +58,4 @@ class Scanner {
 // stream positioned at the first byte of the HTTP/2 session. No common version: Code::conflict.
 Task<Result<StreamPtr>> attach(StreamPtr transport, Sync sync, Deadline deadline);
 
-// Guest: waits for a SYNC on a port, whatever stale bytes come before; answers it, and each newer one until
-// the HTTP/2 session starts. `on_sync` applies clock and entropy before the answer is sent. No common
-// version: answers version 0 and fails with Code::conflict. Waits as long as it takes.
-Task<Result<StreamPtr>> accept(StreamPtr transport, std::function<void(const Sync&)> on_sync);
-
 }  // namespace space::channel

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include "base/crc32.h"
+#include "net/channel_acceptor.h"
 #include "net/test_loop.h"
 
 namespace space::channel {

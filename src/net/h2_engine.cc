@@ -34,6 +34,13 @@ std::string goaway_reason(const nghttp2_goaway& goaway) {
   return fmt::format("{}{}{}", nghttp2_http2_strerror(goaway.error_code), words.empty() ? "" : ": ", words);
 }
 
+// As ping() wrote it; of a peer's own ping, anything.
+std::uint64_t ping_number(const nghttp2_ping& ping) {
+  std::uint64_t number = 0;
+  std::memcpy(&number, ping.opaque_data, sizeof number);
+  return number;
+}
+
 Error broken(std::string_view how) {
   return {Code::internal, fmt::format("the peer broke HTTP/2: {}", how)};
 }
@@ -202,7 +209,7 @@ Task<void> H2Engine::write_loop(std::shared_ptr<H2Engine> self) {
   auto& engine = *self;
   while (!engine.closed()) {
     engine.output_.clear();
-    while (engine.output_.size() < batch_bytes) {
+    while (engine.output_.size() < batch_bytes && engine.may_send()) {
       const std::uint8_t* data = nullptr;
       const ssize_t count = nghttp2_session_mem_send(engine.session_.get(), &data);
       if (count < 0) engine.shut_down({Code::internal, nghttp2_strerror(static_cast<int>(count))});
@@ -244,7 +251,8 @@ Task<void> H2Engine::finish_in_order() {
 }
 
 void H2Engine::wake_writer() {
-  if (writer_wanted_.awaited() && nghttp2_session_want_write(session_.get()) != 0) writer_wanted_.notify();
+  if (writer_wanted_.awaited() && may_send() && nghttp2_session_want_write(session_.get()) != 0)
+    writer_wanted_.notify();
 }
 
 void H2Engine::close(std::string reason) noexcept {
@@ -391,6 +399,19 @@ Task<Result<std::chrono::nanoseconds>> H2Engine::ping(Deadline deadline) {
   co_return fail(Code::unavailable, "cancelled");
 }
 
+// nghttp2 sends a PING before anything else it has, so little goes out once this is asked for.
+Task<bool> H2Engine::hold(Deadline deadline) {
+  const auto self = shared_from_this();
+  held_ = true;
+  last_ping_ = pings_sent_ + 1;
+  co_return (co_await ping(deadline)).has_value();
+}
+
+void H2Engine::release() noexcept {
+  held_ = false;
+  wake_writer();
+}
+
 // ---- What users of exchanges do
 
 void H2Engine::consumed(const Exchange& exchange, std::size_t bytes) {
@@ -523,9 +544,7 @@ void H2Engine::on_goaway(const nghttp2_goaway& frame) {
 }
 
 void H2Engine::on_ping_ack(const nghttp2_ping& frame) {
-  std::uint64_t number = 0;
-  std::memcpy(&number, frame.opaque_data, sizeof number);
-  const auto found = pings_.find(number);
+  const auto found = pings_.find(ping_number(frame));
   if (found == pings_.end()) return;
   found->second->done = true;
   found->second->answered.notify();
@@ -534,6 +553,8 @@ void H2Engine::on_ping_ack(const nghttp2_ping& frame) {
 void H2Engine::on_frame_sent(const nghttp2_frame& frame) {
   const bool retiring = frame.hd.type == NGHTTP2_GOAWAY && frame.goaway.error_code == NGHTTP2_NO_ERROR;
   if (frame.hd.type == NGHTTP2_GOAWAY && !retiring && !fault_) fault_ = broken(goaway_reason(frame.goaway));
+  if (frame.hd.type == NGHTTP2_PING && (frame.hd.flags & NGHTTP2_FLAG_ACK) == 0)
+    pings_gone_ = ping_number(frame.ping);
   if ((frame.hd.type != NGHTTP2_DATA && frame.hd.type != NGHTTP2_HEADERS) ||
       (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) == 0)
     return;

@@ -29,6 +29,8 @@ class H2Engine : public H2Session {
   bool closed() const final { return end_.has_value(); }
   void retire() noexcept final;
   Task<Result<std::chrono::nanoseconds>> ping(Deadline deadline) final;
+  Task<bool> hold(Deadline deadline) final;
+  void release() noexcept final;
   std::size_t open_streams() const final { return exchanges_.size(); }
 
   bool peer_is_loopback() const { return transport_->peer_is_loopback(); }
@@ -92,6 +94,8 @@ class H2Engine : public H2Session {
   Task<void> finish_in_order();
   void drop_input(Exchange& exchange);
   bool output_clogged() const;
+  // Held, nothing follows the PING that tells how far the peer has read.
+  bool may_send() const { return !held_ || last_ping_ > pings_gone_; }
   void wake_writer();
   void submit_head(Exchange& exchange, const Headers& headers, Head kind);
   void submit_response(Exchange& exchange, int status, std::string_view body, bool ended);
@@ -108,6 +112,9 @@ class H2Engine : public H2Session {
   std::unordered_map<std::int32_t, ExchangePtr> exchanges_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Ping>> pings_;
   std::uint64_t pings_sent_ = 0;
+  std::uint64_t pings_gone_ = 0;  // the number of the newest that was sent
+  std::uint64_t last_ping_ = 0;   // of the one that nothing follows while held
+  bool held_ = false;
   std::vector<ExchangePtr> requests_;  // complete, found while nghttp2 was parsing
   Bytes output_;                       // the write under way
   bool flush_planned_ = false;

@@ -91,6 +91,11 @@ class H2Session : public std::enable_shared_from_this<H2Session> {
   virtual Task<Result<OpeningTunnel>> open_tunnel(std::string authority, Deadline deadline) = 0;
   // Client. The tunnel is open when this returns.
   Task<Result<StreamPtr>> connect(std::string authority, Deadline deadline);
+  // Sends nothing more until release(): what is written meanwhile waits. True once the peer has read all that
+  // was sent before: between the two stands nothing that is on its way there, half a frame least of all.
+  // False: it did not say so in time, or the session is closed.
+  virtual Task<bool> hold(Deadline deadline) = 0;
+  virtual void release() noexcept = 0;
   // PING round trip, the floor of every figure.
   virtual Task<Result<std::chrono::nanoseconds>> ping(Deadline deadline) = 0;
   virtual std::size_t open_streams() const = 0;

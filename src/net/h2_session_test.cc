@@ -309,6 +309,35 @@ TEST_F(H2SessionTest, APingComesBack) {
   });
 }
 
+// Held, nothing is on its way: what was written arrives once it is released.
+TEST_F(H2SessionTest, AHeldSessionSendsNothingUntilItIsReleased) {
+  start();
+  run([&]() -> Task<void> {
+    auto [near, far] = co_await open_pair();
+    EXPECT_TRUE((co_await near->write(as_bytes("before"))).has_value());
+    EXPECT_TRUE(co_await client->hold(soon()));
+    std::array<std::byte, 64> buffer;
+    EXPECT_EQ(*co_await far->read(buffer), 6U) << "the peer has all that was sent";
+    Outcome read, call;
+    std::size_t sent = 0;
+    spawn(io.get_executor(), "write", write_forever(*near, sent));
+    spawn(io.get_executor(), "read", read_once(*far, read));
+    spawn(io.get_executor(), "call", wait_for_call(client, "/echo", call));
+    EXPECT_FALSE((co_await client->ping(Deadline::after(Millis(20)))).has_value());
+    EXPECT_FALSE(read.over || call.over);
+    EXPECT_TRUE((co_await far->write(as_bytes("the other way"))).has_value());
+    EXPECT_EQ(*co_await near->read(buffer), 13U);
+    client->release();
+    while (!read.over || !call.over) co_await settle();
+    EXPECT_TRUE(read.well() && call.well());
+    EXPECT_TRUE(co_await client->hold(soon())) << "again, in the midst of much";
+    client->release();
+    client->close("test over");
+    EXPECT_FALSE(co_await client->hold(soon()));
+    co_await settle();
+  });
+}
+
 TEST_F(H2SessionTest, SixtyFourMegabytesArriveUnchangedBothWaysAtOnce) {
   constexpr std::size_t total = 64 * 1024 * 1024;
   start();

@@ -167,7 +167,7 @@ void Server::run_worker(Work work, Fd report, pid_t parent) {
     if (!result) log_failure(work.call, result.error());
     const bool sent = connection != nullptr && send_answer(connection->fd.get(), work.call, result);
     (void)!::write(report.get(), sent ? "+" : "-", 1);
-    if (result && result->closed_late) report.reset();  // to the process it has ended
+    if (result && (result->closed_late || result->goes_on)) report.reset();  // to the process it has ended
   });
   ::_exit(0);
 }

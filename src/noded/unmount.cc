@@ -39,6 +39,7 @@ Result<void> release_everything(const priv::Layout& layout) {
       return fail(Code::conflict, "the VM of {} runs: stop it first", id);
   SPACE_CHECK(priv::remove_half_made_vmms(layout, cgroups));
   for (const std::string& id : vmms) SPACE_CHECK(priv::forget_vmm(layout, cgroups, Gate::of_operator(id)));
+  SPACE_CHECK(priv::remove_unused_slots(layout));
   SPACE_TRY(const auto slots, priv::names_in(layout.slots()));
   for (const std::string& id : slots) SPACE_CHECK(priv::remove_slot(layout, Gate::of_operator(id)));
   cgroups.remove_instance();

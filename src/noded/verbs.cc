@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,6 +27,8 @@
 
 namespace space::noded {
 namespace {
+
+constexpr useconds_t spare_delay_us = 50'000;  // the launch that follows a new slot goes first
 
 uid_t random_uid() {
   std::uint32_t number = 0;
@@ -123,28 +126,35 @@ Result<void> remove_unused_bundles(const priv::Layout& layout, const priv::Pool&
 }  // namespace
 
 Verbs::Verbs(priv::Layout layout, priv::Pool pool, priv::Cgroups cgroups, std::string bundle,
-             Settings settings)
+             std::string sound_rules, Settings settings)
     : layout_(std::move(layout)),
       pool_(std::move(pool)),
       cgroups_(std::move(cgroups)),
       bundle_(std::move(bundle)),
+      sound_rules_(std::move(sound_rules)),
       settings_(std::move(settings)),
       uids_(vm_uid_first, vm_uid_last, random_uid()) {}
 
 Result<Verbs> Verbs::open(priv::Layout layout, Settings settings) {
   SPACE_TRY(auto cgroups, priv::Cgroups::find(layout.run));
   SPACE_TRY(auto pool, priv::Pool::open(layout, settings.pool_mib_max));
-  SPACE_CHECK(priv::remove_half_made_slots(layout));
+  SPACE_TRY(std::string sound_rules, priv::prepare_slots(layout));
   SPACE_CHECK(priv::remove_half_made_vmms(layout, cgroups));
   SPACE_TRY(std::string bundle, priv::prepare_bundle(layout, settings.vmm_program));
   SPACE_CHECK(remove_unused_bundles(layout, pool, bundle));
-  Verbs verbs(std::move(layout), std::move(pool), std::move(cgroups), std::move(bundle), std::move(settings));
+  Verbs verbs(std::move(layout), std::move(pool), std::move(cgroups), std::move(bundle),
+              std::move(sound_rules), std::move(settings));
   SPACE_TRY(const auto sandboxes, priv::names_in(verbs.pool_.sandboxes()));
   for (const std::string& id : sandboxes) verbs.learn_uid(id);
   return verbs;
 }
 
 Result<void> Verbs::prepare(const Call& call) {
+  if (call.verb == Verb::slot_create) {
+    std::vector<std::string> spares = priv::spare_slots(layout_);
+    for (const auto& [id, given] : spare_of_) std::erase(spares, given);
+    if (!spares.empty()) spare_of_[call.sandbox->id()] = spares.front();
+  }
   const bool makes_disk = call.verb == Verb::disk_create || call.verb == Verb::disk_restore;
   if (!makes_disk || uid_of_.contains(call.sandbox->id())) return {};
   const auto uid = uids_.take(priv::uid_has_process);
@@ -154,6 +164,7 @@ Result<void> Verbs::prepare(const Call& call) {
 }
 
 void Verbs::settle(const Call& call) {
+  if (call.verb == Verb::slot_create) spare_of_.erase(call.sandbox->id());
   if (call.verb != Verb::disk_create && call.verb != Verb::disk_restore && call.verb != Verb::disk_remove)
     return;
   const std::string& id = call.sandbox->id();
@@ -179,6 +190,8 @@ void Verbs::run(const Call& call, std::vector<Fd> descriptors, const Answerer& a
       return launch(call, std::move(descriptors), answer);
     case Verb::snapshot_finish:
       return finish_snapshot(call, answer);
+    case Verb::slot_create:
+      return create_slot(call, answer);
     default:
       return answer(carry_out(call));
   }
@@ -201,11 +214,13 @@ Result<Answer> Verbs::carry_out(const Call& call) const {
     case Verb::disk_remove:
       SPACE_CHECK(require_no_vmm(*call.sandbox));
       return done(priv::remove_disk(pool_, *call.sandbox));
-    case Verb::slot_create:
-      return done(priv::create_slot(layout_, *call.sandbox, call.values[0]));
     case Verb::slot_remove:
       SPACE_CHECK(require_no_vmm(*call.sandbox));
       return done(priv::remove_slot(layout_, *call.sandbox));
+    case Verb::slot_open:
+      return open_slot(*call.sandbox);
+    case Verb::slot_check:
+      return check_slot(call);
     case Verb::vmm_open:
       return open_vmm(*call.sandbox);
     case Verb::vmm_kill:
@@ -231,6 +246,7 @@ Result<Answer> Verbs::carry_out(const Call& call) const {
     case Verb::template_import:
     case Verb::vmm_launch:
     case Verb::snapshot_finish:
+    case Verb::slot_create:
       break;  // answered by run
   }
   return fail(Code::internal, "verb without an answer");
@@ -284,6 +300,42 @@ void Verbs::finish_snapshot(const Call& call, const Answerer& answer) const {
   if (const auto kept = priv::keep_memory(pool_, *call.sandbox, call.values[0]); !kept)
     log::warn("the next snapshot will clone its memory",
               {{"id", call.sandbox->id()}, log::Field(kept.error())});
+}
+
+// Goes on after its answer, as nothing that the sandbox waits for: puts a spare slot in place of the used
+// one.
+void Verbs::create_slot(const Call& call, const Answerer& answer) const {
+  const auto given = spare_of_.find(call.sandbox->id());
+  Result<Answer> created = done(priv::create_slot(layout_, *call.sandbox, call.values[0],
+                                                  given == spare_of_.end() ? "" : given->second));
+  if (created) created->goes_on = true;
+  const bool is_done = created.has_value();
+  answer(std::move(created));
+  if (!is_done) return;
+  (void)::setpriority(PRIO_PROCESS, 0, 19);
+  ::usleep(spare_delay_us);
+  if (const auto made = priv::make_spare_slots(layout_); !made)
+    log::warn("no spare network slot", {log::Field(made.error())});
+}
+
+Result<Answer> Verbs::open_slot(const priv::SandboxPermit& sandbox) const {
+  SPACE_TRY(auto sockets, priv::open_sockets_of_slot(layout_, sandbox));
+  Answer answer;
+  for (Fd& socket : sockets) answer.descriptors.push_back(std::move(socket));
+  return answer;
+}
+
+Result<Answer> Verbs::check_slot(const Call& call) const {
+  const std::string& id = call.sandbox->id();
+  std::uint64_t connected_to = 0;
+  if (priv::holds_processes(priv::vmm_status(layout_, id).state)) {
+    SPACE_TRY(const auto facts, priv::read_vmm_launch(layout_, id));
+    connected_to = facts.slot;
+  }
+  SPACE_TRY(const bool repaired,
+            priv::repair_slot(layout_, *call.sandbox, call.values[0], sound_rules_, connected_to));
+  if (repaired) log::warn("a network slot was put right", {{"id", id}});
+  return Answer{.values = {repaired ? 1U : 0U}};
 }
 
 Result<Answer> Verbs::open_vmm(const priv::SandboxPermit& sandbox) const {

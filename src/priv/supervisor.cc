@@ -38,6 +38,7 @@ constexpr int safe_number = 64;  // above every number a descriptor is moved to
 // Everything the VMM gets, opened by root before any privilege goes.
 struct Materials {
   Disk disk{};
+  std::uint64_t slot = 0;
   Fd program, qmp, channel, tap, disk_file, second_disk, third_disk, kvm;
   JailRoot root;
 };
@@ -70,8 +71,7 @@ Result<Materials> gather(const Layout& layout, const Pool& pool, VmmLaunch& laun
     out.disk = *disk;
   else
     return wrap(disk.error(), "the sandbox has no disk");
-  if (!slot_exists(layout, launch.sandbox.id()))
-    return fail(Code::not_found, "the sandbox has no network slot");
+  SPACE_TRY(out.slot, slot_number(layout, launch.sandbox.id()));
   SPACE_TRY(out.tap, open_tap(layout, launch.sandbox));
   SPACE_TRY(out.disk_file, open_disk_file(pool, launch.sandbox, "disk.raw", O_RDWR));
   SPACE_TRY(out.root, open_root(layout, pool, launch, out.program));
@@ -198,7 +198,8 @@ Result<VmmHandle> Supervisor::start() {
   SPACE_CHECK(record_vmm_launch(layout_, id,
                                 {.bundle = launch_.bundle,
                                  .memory_mib = launch_.machine.memory_mib,
-                                 .restored = launch_.machine.incoming}));
+                                 .restored = launch_.machine.incoming,
+                                 .slot = materials.slot}));
   SPACE_TRY(log_, create_vmm_log(layout_, id));
   SPACE_CHECK(cgroups_.remove(id));
   SPACE_CHECK(cgroups_.create(id, limits_for(launch_.machine)));

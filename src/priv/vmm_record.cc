@@ -71,18 +71,20 @@ Result<VmmExit> parse_vmm_exit(const std::string& text) {
 }
 
 std::string to_text(const VmmFacts& facts) {
-  return fmt::format("bundle {} memory_mib {} restored {}\n", facts.bundle, facts.memory_mib,
-                     facts.restored ? 1 : 0);
+  return fmt::format("bundle {} memory_mib {} restored {} slot {}\n", facts.bundle, facts.memory_mib,
+                     facts.restored ? 1 : 0, facts.slot);
 }
 
 Result<VmmFacts> parse_vmm_facts(const std::string& text) {
   VmmFacts facts;
   char bundle[65] = {};
   int restored = 0, end = 0;
-  const int found = std::sscanf(text.c_str(), "bundle %64s memory_mib %" SCNu64 " restored %d%n", bundle,
-                                &facts.memory_mib, &restored, &end);
+  // Records of before protocol 4 know no slot.
+  const int found =
+      std::sscanf(text.c_str(), "bundle %64s memory_mib %" SCNu64 " restored %d%n slot %" SCNu64 "%n", bundle,
+                  &facts.memory_mib, &restored, &end, &facts.slot, &end);
   facts.bundle = bundle;
-  if (found != 3 || !is_digest(facts.bundle) || text.substr(static_cast<std::size_t>(end)) != "\n")
+  if (found < 3 || !is_digest(facts.bundle) || text.substr(static_cast<std::size_t>(end)) != "\n")
     return fail(Code::internal, "malformed launch record");
   facts.restored = restored != 0;
   return facts;

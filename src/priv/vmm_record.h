@@ -46,7 +46,8 @@ inline bool holds_processes(VmmState state) {
 struct VmmFacts {
   std::string bundle;  // name
   std::uint64_t memory_mib = 0;
-  bool restored = false;  // its memory began as that of the snapshot its disk came from, not as zeros
+  bool restored = false;   // its memory began as that of the snapshot its disk came from, not as zeros
+  std::uint64_t slot = 0;  // number of the namespace its tap is in (slot.h); 0 = not known
 
   bool operator==(const VmmFacts&) const = default;
 };

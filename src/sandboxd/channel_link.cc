@@ -13,8 +13,12 @@ using namespace std::chrono_literals;
 constexpr Millis attach_pause_min = 100ms;
 constexpr Millis attach_pause_max = 5s;
 constexpr Millis connect_limit = 2s;
-// How long QEMU needs to notice a connection that came or went.
-constexpr Millis settle = 3ms;
+// How long QEMU needs to notice a connection that came or went, and a guest that runs already.
+constexpr Millis settle = 3ms, notices_hang_up = 3ms;
+// The same of a guest that runs for the first time since it was copied, under emulation on a busy machine.
+constexpr Millis notices_hang_up_first = 120ms;
+// A copy answers in 50 ms or so, and much later on a machine that starts a hundred of them.
+constexpr Millis copy_answers = 3s;
 
 channel::Sync make_sync(std::uint64_t epoch) {
   channel::Sync sync;
@@ -42,17 +46,20 @@ std::shared_ptr<H2Session> ChannelLink::session() const {
   return session_ && !session_->closed() ? session_ : nullptr;
 }
 
-Task<Result<void>> ChannelLink::attach(Deadline deadline, Millis disconnected) {
+Task<Result<void>> ChannelLink::connect(Deadline deadline) {
   const auto self = shared_from_this();
-  SPACE_CO_TRY(const std::uint64_t epoch, hooks_.next_epoch());
-  {
-    // The guest must see a hang-up between two hosts, or bytes of the last session reach this one's parser.
-    SPACE_CO_TRY(StreamPtr hang_up, co_await connect_unix(socket_path_, deadline.at_most(connect_limit)));
-    co_await sleep_for(settle);
-  }
-  co_await sleep_for(disconnected);
-  SPACE_CO_TRY(StreamPtr transport, co_await connect_unix(socket_path_, deadline.at_most(connect_limit)));
-  SPACE_CO_TRY(StreamPtr stream, co_await channel::attach(std::move(transport), make_sync(epoch), deadline));
+  SPACE_CO_TRY(ahead_, co_await connect_unix(socket_path_, deadline.at_most(connect_limit)));
+  co_return Result<void>();
+}
+
+Task<Result<StreamPtr>> ChannelLink::transport(Deadline deadline) {
+  if (ahead_) co_return std::move(ahead_);
+  co_return co_await connect_unix(socket_path_, deadline.at_most(connect_limit));
+}
+
+Task<Result<void>> ChannelLink::attach(Deadline deadline, EarlierHost earlier) {
+  const auto self = shared_from_this();
+  SPACE_CO_TRY(StreamPtr stream, co_await synchronise(deadline, earlier));
   if (closed_) co_return fail(Code::unavailable, "the channel was closed");
   session_ = H2Session::client(std::move(stream));
   spawn(executor_, "channel session", drive(session_));
@@ -61,6 +68,44 @@ Task<Result<void>> ChannelLink::attach(Deadline deadline, Millis disconnected) {
   attached_.notify_all();
   hooks_.changed();
   co_return Result<void>();
+}
+
+Task<Result<StreamPtr>> ChannelLink::synchronise(Deadline deadline, EarlierHost earlier) {
+  SPACE_CO_TRY(const std::uint64_t epoch, hooks_.next_epoch());
+  if (earlier == EarlierHost::gone || earlier == EarlierHost::cut)
+    co_return co_await hang_up_and_synchronise(
+        epoch, deadline, earlier == EarlierHost::gone ? notices_hang_up : notices_hang_up_first);
+  SPACE_CO_TRY(StreamPtr opened, co_await transport(deadline));
+  if (earlier == EarlierHost::none)
+    co_return co_await channel::attach(std::move(opened), make_sync(epoch), deadline);
+  const Deadline patience = deadline.at_most(copy_answers);
+  auto stream = co_await channel::attach(std::move(opened), make_sync(epoch), patience);
+  if (stream || stream.error().code != Code::deadline || deadline.passed()) co_return stream;
+  // It stands in the midst of a frame after all, and takes what it is told for that one's content.
+  log::warn("a copy did not hear its host and is hung up on", {{"socket", socket_path_}});
+  co_return co_await hang_up_and_synchronise(epoch, deadline, notices_hang_up_first);
+}
+
+// The guest must see a hang-up between two hosts, or bytes of the last session reach this one's parser.
+Task<Result<StreamPtr>> ChannelLink::hang_up_and_synchronise(std::uint64_t epoch, Deadline deadline,
+                                                             Millis unseen) {
+  {
+    SPACE_CO_TRY(const StreamPtr hang_up, co_await transport(deadline));
+    co_await sleep_for(settle);
+  }
+  co_await sleep_for(unseen);
+  SPACE_CO_TRY(StreamPtr opened, co_await transport(deadline));
+  co_return co_await channel::attach(std::move(opened), make_sync(epoch), deadline);
+}
+
+Task<bool> ChannelLink::hold(Deadline deadline) {
+  const auto self = shared_from_this();
+  const auto session = this->session();
+  co_return session&& co_await session->hold(deadline);
+}
+
+void ChannelLink::release() {
+  if (session_) session_->release();
 }
 
 // Two attaches at a time would hang each other up.
@@ -88,6 +133,7 @@ void ChannelLink::rest(bool still) {
 void ChannelLink::close() {
   if (std::exchange(closed_, true)) return;
   hooks_.changed = [] {};
+  ahead_.reset();
   if (session_) session_->close("the sandbox is gone");
   attached_.notify_all();
   wake_.notify_all();

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "core/start_plan.h"
 #include "net/h2_session.h"
 
 namespace space {
@@ -35,14 +36,20 @@ class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
   ChannelLink(Executor executor, std::string socket_path, Hooks hooks, Pace pace);
   ~ChannelLink();
 
+  // Opens the connection of the next attach ahead of it: of a copy before it has its devices, so that it sees
+  // no host come or go.
+  Task<Result<void>> connect(Deadline deadline);
   // One attach, for a guest that is booting: waits until it answers or the deadline passes. Not while it is
   // kept.
-  // `disconnected`: how long before the guest is left alone, to see that an earlier host has hung up.
-  Task<Result<void>> attach(Deadline deadline, Millis disconnected = Millis(3));
+  Task<Result<void>> attach(Deadline deadline, EarlierHost earlier = EarlierHost::gone);
   // The same for one that is kept attached: waits until it is.
   Task<Result<void>> attached(Deadline deadline);
   // From now on keeps it attached and watches it, until close().
   void keep();
+  // Sends nothing more; true once the guest has taken all that was sent, so that a copy of it stands between
+  // two frames. Until release().
+  Task<bool> hold(Deadline deadline);
+  void release();
   // While the guest stands still it is neither asked nor attached anew; the session stays.
   void rest(bool still);
   void rehook(Hooks hooks) { hooks_ = std::move(hooks); }
@@ -58,6 +65,9 @@ class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
   Task<Result<JsonObject>> control(std::string name, JsonObject body, Deadline deadline);
 
  private:
+  Task<Result<StreamPtr>> transport(Deadline deadline);
+  Task<Result<StreamPtr>> synchronise(Deadline deadline, EarlierHost earlier);
+  Task<Result<StreamPtr>> hang_up_and_synchronise(std::uint64_t epoch, Deadline deadline, Millis unseen);
   Task<void> keep_attached();
   Task<void> heart_beat();
   Task<void> drive(std::shared_ptr<H2Session> session);
@@ -67,6 +77,7 @@ class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
   std::string socket_path_;
   Hooks hooks_;
   Pace pace_;
+  StreamPtr ahead_;  // connected already, for the next attach
   std::shared_ptr<H2Session> session_;
   Event wake_;
   Event attached_;

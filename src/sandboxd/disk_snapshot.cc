@@ -42,12 +42,15 @@ Task<Result<SnapshotRecord>> complete(std::shared_ptr<Machine> machine, Checkpoi
   spec.manifest.created_at = to_rfc3339(now);
   spec.manifest.quiesced = spec.record.quiesced;
   spec.manifest.qemu = machine->qemu_version();
+  const Monotonic begun = system_clock().monotonic();
   const auto written = co_await run_blocking([&] { return write_manifest(file, spec.manifest); });
   if (!written) co_return std::unexpected(written.error());
+  const auto manifest_us = micros_since(begun);
   crash_point("disk-finish");
   SPACE_CO_CHECK(fail_if(Fault::fail_snapshot_finish, Code::internal));
   SPACE_CO_CHECK(
       co_await machine->host().noded.snapshot_finish(spec.id.sandbox, spec.id.number, deadline, false));
+  log::debug("steps2", {{"manifest_us", manifest_us}, {"finish_us", micros_since(begun) - manifest_us}});
   SnapshotRecord record = std::move(spec.record);
   record.sandbox = spec.id.sandbox;
   record.number = spec.id.number;
@@ -69,10 +72,12 @@ Task<Result<SnapshotRecord>> take_disk_snapshot(std::shared_ptr<Machine> machine
   crash_point("disk-frozen");
   auto file = co_await copy_disk(noded, id, deadline);
   crash_point("disk-copied");
+  const auto copy_us = micros_since(held_from);
   // Also where it said nothing: it may have heard.
   const bool held = runs && co_await machine->thaw_disk();
   spec.record.stop_window_us = runs ? micros_since(held_from) : 0;
   spec.record.quiesced = runs ? frozen && held : quiesced;
+  log::debug("steps1", {{"freeze_us", micros_since(begun) - micros_since(held_from)}, {"copy_us", copy_us}, {"thaw_us", micros_since(held_from) - copy_us}});
   auto taken = file ? co_await complete(machine, std::move(spec), *std::move(file), deadline)
                     : Result<SnapshotRecord>(std::unexpected(file.error()));
   if (!taken) {

@@ -11,7 +11,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "base/bytes.h"
-#include "net/channel.h"
+#include "net/channel_acceptor.h"
 #include "sandboxd/race.h"
 #include "vmm/receiving_stream.h"
 

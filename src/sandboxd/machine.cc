@@ -24,6 +24,8 @@ constexpr Millis end_notice = 500ms;
 constexpr Millis disk_poll = 1s;
 // The guest gives itself 1 s to freeze; before it, it flushes.
 constexpr Millis quiesce_limit = 5s;
+// Its daemon has just answered.
+constexpr Millis hold_limit = 1s;
 constexpr Millis thaw_limit = 5s;
 constexpr Millis disk_thaw_limit = 2s;
 // How long a guest may hold its disk frozen by itself.
@@ -97,8 +99,9 @@ Task<Result<void>> Machine::apply(Effect effect, Deadline deadline) {
           [&](const effect::ConnectQmp&) { return while_alive(connect_qmp(deadline)); },
           [&](const effect::LoadState& from) { return while_alive(load_state(from, deadline)); },
           [&](const effect::Continue&) { return while_alive(cont_vcpus(deadline)); },
+          [&](const effect::ConnectChannel&) { return while_alive(channel_->connect(deadline)); },
           [&](const effect::AttachChannel& attach) {
-            return while_alive(channel_->attach(deadline, attach.disconnected));
+            return while_alive(channel_->attach(deadline, attach.earlier));
           },
           [&](const effect::SetIdentity&) { return while_alive(set_identity(deadline)); },
           [&](const effect::InitGuest&) { return while_alive(init_guest(deadline)); },
@@ -236,9 +239,10 @@ Task<Result<void>> Machine::ensure_qmp(Deadline deadline) {
 
 Task<bool> Machine::quiesce(bool sync) {
   const auto answer = co_await channel_->control("quiesce", {{"sync", sync}}, Deadline::after(quiesce_limit));
-  if (!answer) co_return false;
-  const auto frozen = bool_member(*answer, "frozen");
-  co_return frozen && frozen->value_or(false);
+  if (!answer || !bool_member(*answer, "frozen").value_or(false).value_or(false)) co_return false;
+  if (co_await channel_->hold(Deadline::after(hold_limit))) co_return true;
+  channel_->release();
+  co_return false;
 }
 
 Task<Result<void>> Machine::stop_vcpus(Deadline deadline) {
@@ -255,6 +259,7 @@ Task<Result<void>> Machine::cont_vcpus(Deadline deadline) {
   SPACE_CO_CHECK(co_await ensure_qmp(deadline));
   SPACE_CO_CHECK(co_await qmp_->cont(deadline));
   stands_still_ = false;
+  channel_->release();
   channel_->rest(false);
   co_return Result<void>();
 }
@@ -286,6 +291,7 @@ Task<Result<void>> Machine::wake(GuestWake wake, Deadline deadline) {
 
 Task<void> Machine::thaw() {
   const auto self = shared_from_this();
+  channel_->release();
   const auto thawed = co_await channel_->control("thaw", {}, Deadline::after(thaw_limit));
   if (!thawed) log::warn("the guest was not thawed", {{"sandbox", id_}, log::Field(thawed.error())});
 }

@@ -53,5 +53,32 @@ TEST_F(NodeTest, TheIsolationOfOneThatRuns) {
   EXPECT_EQ(isolation().status, 503);
 }
 
+// A VMM that was just launched, or that ends, has not its walls as they are while it runs.
+TEST_F(NodeTest, TheIsolationIsOfAVmmThatRanBeforeAndAfter) {
+  const std::string id = created();
+  noded::IsolationRecord layer{.state = noded::LayerState::off, .layer = "descriptors", .detail = "has lib"};
+  noded_->isolation.assign(reinterpret_cast<const char*>(&layer), sizeof layer);
+  const auto isolation = [&] { return call("sandbox/isolation", {{"id", id}}); };
+  EXPECT_EQ(isolation().status, 200) << "while it runs everything is told";
+  const auto look = [&](const std::function<void()>& meanwhile) {
+    bool looked = false;
+    noded_->on_verb = [&](std::size_t, bool done) {
+      if (looked || !done || noded_->verbs.back() != noded::Verb::vmm_isolation) return;
+      looked = true;
+      meanwhile();
+    };
+    const Answer answer = isolation();
+    noded_->on_verb = [](std::size_t, bool) {};
+    EXPECT_TRUE(looked);
+    return answer.status;
+  };
+  EXPECT_EQ(look([] {}), 200);
+  EXPECT_EQ(look([&] {
+              noded_->vm(id)->die(9);
+              pump_until([&] { return state_of(id) != "running"; });
+            }),
+            503);
+}
+
 }  // namespace
 }  // namespace space

@@ -334,9 +334,14 @@ NodeRpc::Answer NodeRpc::isolation(JsonObject body) {
   SPACE_CO_TRY(const auto sandbox, find_sandbox(parts_.manager, body));
   SPACE_CO_CHECK(check_running(*sandbox));
   const SandboxRecord& record = sandbox->record();
-  SPACE_CO_TRY(const auto layers,
-               co_await parts_.noded.vmm_isolation(record.id, Deadline::after(verb_limit)));
-  co_return JsonObject{{"accelerator", to_string(record.accelerator)}, {"layers", to_json(layers)}};
+  const auto vmm = sandbox->vmm();
+  const auto layers = co_await parts_.noded.vmm_isolation(record.id, Deadline::after(verb_limit));
+  // One that was just launched still opens its libraries, and one that ends has let go of its walls.
+  SPACE_CO_CHECK(check_running(*sandbox));
+  if (sandbox->vmm() != vmm)
+    co_return fail(Code::unavailable, "the VMM of {} changed while it was looked at", record.id);
+  SPACE_CO_CHECK(layers);
+  co_return JsonObject{{"accelerator", to_string(record.accelerator)}, {"layers", to_json(*layers)}};
 }
 
 NodeRpc::Answer NodeRpc::logs(JsonObject body) {

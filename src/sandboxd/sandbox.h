@@ -67,6 +67,8 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   // The record's reason, or that the guest does not answer.
   std::string reason() const;
   pid_t pid() const { return machine_->pid(); }
+  // Which of its VMMs it has: as long as this is held, no later one equals it.
+  std::shared_ptr<const void> vmm() const { return machine_; }
 
   // Waits for the end of the start. An error: it failed, or has ended since.
   Task<Result<void>> started();

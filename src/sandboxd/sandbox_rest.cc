@@ -236,7 +236,10 @@ Task<Result<void>> Sandbox::restore_vm(SnapshotId from, GuestInit init) {
   GuestWake wake{.generation = record_.counter + 1, .hooks = true, .thaw = false};
   if (!init.access_token.reveal().empty()) wake.init = std::move(init);
   machine_->set_wake(std::move(wake));
-  const PlanOutcome outcome = co_await run_plan(plan_resume(start_spec(), from), *machine_);
+  const SnapshotRecord* snapshot = own_snapshot(from.number);
+  const bool between_frames = snapshot != nullptr && snapshot->quiesced;
+  const EarlierHost host = between_frames ? EarlierHost::copied : EarlierHost::cut;
+  const PlanOutcome outcome = co_await run_plan(plan_resume(start_spec(), from, host), *machine_);
   if (!outcome.started) vmm_leftovers_ = !outcome.unwound;
   co_return outcome.started;
 }

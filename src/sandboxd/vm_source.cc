@@ -13,7 +13,7 @@ Task<Result<VmSource>> open_source(Machine::Host host, SnapshotId snapshot, Snap
                                                                             Deadline::after(open_limit)));
   SPACE_CO_TRY(const vmm::SnapshotManifest manifest, read_manifest(files.manifest));
   if (kind == SnapshotKind::full) SPACE_CO_CHECK(check_restorable_here(host, manifest, accelerator));
-  co_return VmSource{{.snapshot = std::move(snapshot), .kind = kind, .host_connected = true},
+  co_return VmSource{{.snapshot = std::move(snapshot), .kind = kind, .host = EarlierHost::copied},
                      manifest.generation + 1};
 }
 

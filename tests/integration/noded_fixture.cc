@@ -330,6 +330,20 @@ Got NodedTest::launch(const std::string& id, const Listeners& listeners, bool re
                        {listeners.qmp.get(), listeners.channel.get()});
 }
 
+Got NodedTest::start(const std::string& id, const Listeners& listeners, bool restored) {
+  Got launched = launch(id, listeners, restored);
+  if (launched.done()) {
+    EXPECT_TRUE(await([&] { return log_of(id) == "started\n"; })) << log_of(id);
+  }
+  return launched;
+}
+
+std::string NodedTest::log_of(const std::string& id) const {
+  std::stringstream text;
+  text << std::ifstream(run_ + "/noded/vm/" + id + "/log").rdbuf();
+  return text.str();
+}
+
 std::vector<ListRecord> NodedTest::list() {
   const Got got = client().call(Verb::list);
   EXPECT_TRUE(got.done()) << got.message;

@@ -73,7 +73,11 @@ class NodedTest : public testing::Test {
   std::string make_image(const std::string& kernel = "kernel");
   Got import(const std::string& digest);
   std::string make_sandbox(const std::string& digest);  // disk of 512 MiB and slot
-  Got launch(const std::string& id, const Listeners& listeners, bool restored = false);  // of 128 MiB
+  // Of 128 MiB. Done when the program was executed: its loader may still open and map files.
+  Got launch(const std::string& id, const Listeners& listeners, bool restored = false);
+  // The stand-in is past that and waits for commands: what /proc says of it stays as it is.
+  Got start(const std::string& id, const Listeners& listeners, bool restored = false);
+  std::string log_of(const std::string& id) const;  // what it printed so far
   std::vector<ListRecord> list();
   bool lists(Kind kind, const std::string& id);
   Got await_exit(const std::string& id);

@@ -4,6 +4,7 @@
 #   SPACE_BUILD   folder of the built programs (default: build/release of this checkout)
 #   SPACE_CACHE   image cache shared between runs (default: /var/cache/space)
 #   SPACE_WARM_POOL      parked VMs (default: 0, so that what is counted and killed is what a test made)
+#   SPACE_WARM_POOL_MAX  of all kinds together, also after a burst of creates
 #   SPACE_UP_ARGUMENTS   more words for `space up`
 #   SPACE_SANDBOXD_OPTIONS   words `space up` hands on to space-sandboxd: its faults
 
@@ -33,7 +34,7 @@ instance_up() {
 instance_start() {
   # shellcheck disable=SC2086 # words
   space up -d --state "$SPACE_STATE" --run "$SPACE_RUN" --listen "127.0.0.1:$SPACE_PORT" --warm-pool "${SPACE_WARM_POOL:-0}" \
-    ${SPACE_UP_ARGUMENTS:-} >&2
+    ${SPACE_WARM_POOL_MAX:+--warm-pool-max "$SPACE_WARM_POOL_MAX"} ${SPACE_UP_ARGUMENTS:-} >&2
 }
 
 read_settings() {

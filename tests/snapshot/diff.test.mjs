@@ -9,7 +9,7 @@ import { inFresh, stdout } from './sandboxes.mjs'
 const here = new Branches()
 let table
 before(async () => { table = await quietTable() })
-after(async () => { await settled(table, undefined, 60_000) })
+after(async () => { await settled(table) })
 
 const under = (changes) => changes.filter((one) => one.path.startsWith('/home/user')).map((one) => `${one.change} ${one.path}`).sort()
 const diff = (sandbox, from, to) => here.ask('GET', sandbox, `/diff?from=${from.number}&to=${to.number}`)

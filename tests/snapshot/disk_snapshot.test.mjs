@@ -11,7 +11,7 @@ import { inFresh, stdout, pauseCold } from './sandboxes.mjs'
 const here = new Branches()
 let table
 before(async () => { table = await quietTable() })
-after(async () => { await settled(table, undefined, 60_000) })
+after(async () => { await settled(table) })
 
 test('a server in the guest is asked all the time: no request fails while fifty disk snapshots and ten checkpoints are taken', () => inFresh(async (sandbox) => {
   await stdout(sandbox, 'mkdir -p /tmp/www && echo here > /tmp/www/page')

@@ -10,7 +10,7 @@ import { hasMemory, inFresh, life, long, ok, pauseCold, policy, resume, stdout }
 const here = new Branches()
 let table
 before(async () => { table = await quietTable() })
-after(async () => { await settled(table, undefined, 60_000) })
+after(async () => { await settled(table) })
 
 test('a counter goes on in the parent and in four children, each with its own memory and disk', () => inFresh(async (parent) => {
   const pid = await Counter.start(parent)

@@ -9,7 +9,7 @@ import { inFresh } from './sandboxes.mjs'
 const here = new Branches()
 let table
 before(async () => { table = await quietTable() })
-after(async () => { await settled(table, undefined, 60_000) })
+after(async () => { await settled(table) })
 
 const drawn = (sandbox, locale) => execFileSync(`${process.env.SPACE_BUILD}/space`, ['history', sandbox.sandboxId], { encoding: 'utf8', env: { ...process.env, LC_ALL: locale } })
 // The line of a snapshot, and how deep it is.

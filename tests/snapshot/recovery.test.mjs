@@ -12,7 +12,7 @@ import { fileOf, hasMemory, inFresh, life, resume as resumeOnce, stdout } from '
 const here = new Branches()
 let table
 before(async () => { table = await quietTable() })
-after(async () => { await settled(table, undefined, 60_000) })
+after(async () => { await settled(table) })
 
 // A boot may take longer than a request waits.
 const resume = (sandbox) => until(() => resumeOnce(sandbox).then(() => true, (error) => { assert.match(error.message, /transition/); return false }), 'it runs', 120_000)

@@ -11,7 +11,7 @@ import { inFresh, long, pauseCold, stdout } from './sandboxes.mjs'
 const here = new Branches()
 let table
 before(async () => { table = await quietTable() })
-after(async () => { await settled(table, undefined, 60_000) })
+after(async () => { await settled(table) })
 
 test('to a checkpoint the counter goes on from then; the undo from where it was; the undo of that from then again', () => inFresh(async (sandbox) => {
   const pid = await Counter.start(sandbox)

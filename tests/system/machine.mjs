@@ -7,6 +7,7 @@ import fs from 'node:fs'
 export const state = process.env.SPACE_STATE
 export const run = process.env.SPACE_RUN
 const build = process.env.SPACE_BUILD
+const parkedAtRest = Number(process.env.SPACE_WARM_POOL || 0)
 
 const read = (path) => { try { return fs.readFileSync(path, 'utf8') } catch { return '' } }
 const list = (path) => { try { return fs.readdirSync(path) } catch { return [] } }
@@ -15,7 +16,7 @@ export function space(...args) {
   return execFileSync(`${build}/space`, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
 }
 export const up = () => space('up', '-d', '--state', state, '--run', run, '--listen', `127.0.0.1:${process.env.SPACE_PORT}`,
-  '--warm-pool', process.env.SPACE_WARM_POOL || '0')
+  '--warm-pool', String(parkedAtRest), ...(process.env.SPACE_WARM_POOL_MAX ? ['--warm-pool-max', process.env.SPACE_WARM_POOL_MAX] : []))
 
 export function processes() {
   return list('/proc').filter((name) => /^\d+$/.test(name)).map((pid) => {
@@ -105,23 +106,36 @@ export function residentMib() {
     [name, Math.round(Number(/^VmRSS:\s+(\d+)/m.exec(read(`/proc/${daemon(name)?.pid}/status`))?.[1] ?? 0) / 1024)]))
 }
 
-// The table once nothing moves any more: the same at every look for a second, and every process that ended reaped.
-export async function quietTable(of) {
+const pools = async ({ url = process.env.SPACE_API_URL, key = process.env.SPACE_API_KEY } = {}) =>
+  (await (await fetch(`${url}/v1/pools`, { headers: { 'X-API-Key': key } })).json()).pools
+
+// A pool that still fills, or whose template's checkpoint is being made, would be in a table as what it is not: the suite's own
+// instance parks exactly SPACE_WARM_POOL, another one nothing.
+async function poolRests(of) {
+  const all = await pools(of).catch(() => undefined)
+  return all?.every((pool) => pool.filling === 0) && all.reduce((sum, pool) => sum + pool.parked, 0) === (of ? 0 : parkedAtRest)
+}
+
+// The table once nothing moves any more: the same at every look for a second, every process that ended reaped, the pool full.
+export async function quietTable(of, limitMs = 120_000) {
+  const end = Date.now() + limitMs
   let table = leakTable(of)
   for (let same = 0; same < 10; ) {
     await new Promise((resolve) => setTimeout(resolve, 100))
     const now = leakTable(of)
-    same = now.zombies === 0 && JSON.stringify(now) === JSON.stringify(table) ? same + 1 : 0
+    same = now.zombies === 0 && JSON.stringify(now) === JSON.stringify(table) && await poolRests(of) ? same + 1 : 0
+    if (same === 0 && Date.now() > end) throw new Error(`it never rests: ${JSON.stringify(table)} then ${JSON.stringify(now)}; pools ${JSON.stringify(await pools(of).catch(String))}`)
     table = now
   }
   return table
 }
 
 // Once the table is again what it was; says what differs if that does not happen.
-export async function settled(before, of, limitMs = 30_000) {
+export async function settled(before, of, limitMs = 60_000) {
   const end = Date.now() + limitMs
   let now = leakTable(of)
   for (; JSON.stringify(now) !== JSON.stringify(before) && Date.now() < end; now = leakTable(of)) await new Promise((resolve) => setTimeout(resolve, 100))
+  if (JSON.stringify(now) !== JSON.stringify(before)) console.log(`# pools: ${JSON.stringify(await pools(of).catch(String))}`)
   assert.deepEqual(now, before)
 }
 
