@@ -65,12 +65,14 @@ struct EgressPolicy {
 };
 
 namespace egress_limits {
-inline constexpr std::size_t rules_max = 10'000;  // of all lists
-inline constexpr std::size_t ports_max = 64;      // ranges of a rule
+inline constexpr std::size_t rules_max = 10'000;   // of all lists
+inline constexpr std::size_t ports_max = 64;       // ranges of a rule
+inline constexpr std::size_t ranges_max = 20'000;  // of ports, of all rules
 inline constexpr std::size_t methods_max = 16;
 inline constexpr std::size_t paths_max = 64;
 inline constexpr std::size_t path_bytes_max = 1024;
-inline constexpr std::size_t request_rules_max = 256;  // of one target
+inline constexpr std::size_t paths_bytes_max = std::size_t{256} << 10;  // of all rules
+inline constexpr std::size_t request_rules_max = 256;                   // of one target
 }  // namespace egress_limits
 
 enum class EgressList : unsigned char { allow, deny, internal };

@@ -19,7 +19,8 @@ namespace space {
 // Strips one trailing dot and converts. invalid_argument says what is wrong, quoting only printable bytes.
 // Addresses are refused: they match no rule for names.
 Result<std::string> canonical_host_name(std::string_view text);
-// The same for what stands in a DNS question or a server name of TLS: those are ASCII, so a U-label is refused.
+// The same for what stands in a DNS question or a server name of TLS: those are ASCII, so a U-label is
+// refused.
 Result<std::string> wire_host_name(std::string_view text);
 
 // Of a URL or a Host field: a name, or an address (IPv6 in brackets).
