@@ -109,6 +109,7 @@ TEST(SqliteMigrations, AnOlderDatabaseIsReadAndGoesOn) {
   EXPECT_EQ((*row)->schedule, std::nullopt);
   EXPECT_EQ((*row)->recovery, RecoveryPolicy::disk);
   EXPECT_EQ((*row)->origin, std::nullopt);
+  EXPECT_EQ((*row)->egress, (Egress{R"({"mode":"deny_all"})", 0}));
   const auto changed = run((*repository)->set_schedule("i1", default_schedule()));
   ASSERT_TRUE(changed) << changed.error().message;
   EXPECT_EQ(changed->schedule, default_schedule());

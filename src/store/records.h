@@ -40,8 +40,8 @@ struct Template {
   Wall updated_at{};
 };
 
-// What the creator chose and reads back, unchanged for the sandbox's life. Environment variables are not
-// among it: they may hold secrets, go to the node and nowhere else.
+// What the creator chose and reads back, unchanged for the sandbox's life but for what EgressChange has.
+// Environment variables are not among it: they may hold secrets, go to the node and nowhere else.
 struct SandboxOptions {
   std::map<std::string, std::string> metadata;
   std::optional<bool> allow_internet_access;
@@ -62,6 +62,13 @@ struct PausePolicy {
   std::optional<std::int64_t> idle_pause_s;
   std::optional<std::int64_t> hot_keep_s;
   bool operator==(const PausePolicy&) const = default;
+};
+
+// Where it may connect to (core/egress_policy.h), as its node has it.
+struct Egress {
+  std::string policy = R"({"mode":"deny_all"})";  // JSON object
+  std::int64_t generation = 0;                    // grows with every change; a fork begins with its parent's
+  bool operator==(const Egress&) const = default;
 };
 
 struct Sandbox {
@@ -89,6 +96,14 @@ struct Sandbox {
   std::optional<SnapshotSchedule> schedule;
   RecoveryPolicy recovery = RecoveryPolicy::disk;
   std::optional<SnapshotId> origin;  // the snapshot it began as; nullopt: its template
+  Egress egress;
+};
+
+// A new policy, and what E2B's members say of it from now on.
+struct EgressChange {
+  Egress egress;
+  std::optional<bool> allow_internet_access = {};
+  std::string network = {};  // SandboxOptions::network
 };
 
 // What changes of a sandbox when its state does.

@@ -51,6 +51,7 @@ class Repository {
   virtual Task<Result<Sandbox>> set_policy(std::string id, PausePolicy policy) = 0;
   virtual Task<Result<Sandbox>> set_schedule(std::string id, std::optional<SnapshotSchedule> schedule) = 0;
   virtual Task<Result<Sandbox>> set_recovery(std::string id, RecoveryPolicy policy) = 0;
+  virtual Task<Result<Sandbox>> set_egress(std::string id, EgressChange change) = 0;
   // Wins over everything; conflict when it is over or wanted deleted already.
   virtual Task<Result<Sandbox>> want_deleted(std::string id, std::string reason) = 0;
   // Makes the tombstone. Repeating it changes nothing: the first reason stays, and one given by want_deleted

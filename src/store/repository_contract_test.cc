@@ -183,6 +183,32 @@ TEST_P(RepositoryContract, WhatASandboxInheritsAndKeeps) {
   EXPECT_EQ(plain->origin, std::nullopt);
 }
 
+TEST_P(RepositoryContract, AnEgressPolicyIsReplacedWithWhatE2bSaysOfIt) {
+  Sandbox row = sandbox("i1");
+  row.egress = {R"({"mode":"restricted","allow":["a.example"]})", 3};
+  row.options.allow_internet_access = true;
+  row.options.network = R"({"allowPublicTraffic":true})";
+  add(row);
+  add(sandbox("i2"));
+  reopen();
+  EXPECT_EQ((*run(repository_->find_sandbox("i1")))->egress, row.egress);
+  EXPECT_EQ((*run(repository_->find_sandbox("i2")))->egress, (Egress{R"({"mode":"deny_all"})", 0}));
+  const EgressChange change{{R"({"mode":"allow_all"})", 4}, false, R"({"denyOut":[]})"};
+  const auto changed = run(repository_->set_egress("i1", change));
+  ASSERT_TRUE(changed) << changed.error().message;
+  EXPECT_EQ(changed->egress, change.egress);
+  reopen();
+  const auto kept = *run(repository_->find_sandbox("i1"));
+  EXPECT_EQ(kept->egress, change.egress);
+  EXPECT_EQ(kept->options.allow_internet_access, false);
+  EXPECT_EQ(kept->options.network, change.network);
+  EXPECT_EQ(kept->generation, 1);
+  EXPECT_EQ(run(repository_->set_egress("i1", {}))->options.allow_internet_access, std::nullopt);
+  EXPECT_EQ(run(repository_->set_egress("i3", change)).error().code, Code::not_found);
+  ASSERT_TRUE(run(repository_->want_deleted("i1", "killed")));
+  EXPECT_EQ(run(repository_->set_egress("i1", change)).error().code, Code::conflict);
+}
+
 TEST_P(RepositoryContract, ScheduleAndRecoveryAreReplaced) {
   add(sandbox("i1"));
   SnapshotSchedule schedule = default_schedule();

@@ -98,6 +98,11 @@ CREATE INDEX snapshot_templates_named ON snapshot_templates(team, name) WHERE na
 CREATE INDEX snapshot_templates_tagged ON snapshot_templates(id, tag, build);
 CREATE INDEX snapshot_templates_taken ON snapshot_templates(snapshot_sandbox, snapshot_number);
 )sql"},
+    // Sandboxes of before had no way out, and nobody was promised one.
+    {4, "where a sandbox may connect to", R"sql(
+ALTER TABLE sandboxes ADD COLUMN egress TEXT NOT NULL DEFAULT '{"mode":"deny_all"}';
+ALTER TABLE sandboxes ADD COLUMN egress_generation INTEGER NOT NULL DEFAULT 0;
+)sql"},
 };
 
 }  // namespace

@@ -208,6 +208,16 @@ class SqliteRepository final : public Repository {
     });
   }
 
+  Task<Result<Sandbox>> set_egress(std::string id, EgressChange to) override {
+    co_return co_await on_thread([id = std::move(id), to = std::move(to)](Database& db) {
+      static const std::string sql =
+          update_where("egress = ?2, egress_generation = ?3, allow_internet_access = ?4, network = ?5",
+                       "ended_at IS NULL AND wanted <> 'deleted'");
+      return change(db, id, sql, to.egress.policy, to.egress.generation, to.allow_internet_access,
+                    to.network);
+    });
+  }
+
   Task<Result<Sandbox>> want_deleted(std::string id, std::string reason) override {
     co_return co_await on_thread([id = std::move(id), reason = std::move(reason)](Database& db) {
       static const std::string sql =
@@ -284,7 +294,7 @@ class SqliteRepository final : public Repository {
   static Result<void> insert(Database& db, const Sandbox& s) {
     static const std::string sql = fmt::format(
         "INSERT INTO sandboxes({}) VALUES "
-        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         sandbox_columns);
     const auto& options = s.options;
     const SnapshotId origin = s.origin.value_or(SnapshotId());
@@ -297,7 +307,8 @@ class SqliteRepository final : public Repository {
                   s.timeout_s, to_ms(s.started_at), to_ms(s.end_at), ended_ms, s.reason,
                   s.lifecycle.pause_on_timeout, s.lifecycle.pause_keeps_memory, s.lifecycle.auto_resume,
                   s.policy.idle_pause_s, s.policy.hot_keep_s, s.default_user, s.default_workdir,
-                  to_json_text(s.schedule), to_string(s.recovery), origin.sandbox, origin.number);
+                  to_json_text(s.schedule), to_string(s.recovery), origin.sandbox, origin.number,
+                  s.egress.policy, s.egress.generation);
   }
 
   static Result<std::optional<Sandbox>> find(Database& db, const std::string& id) {

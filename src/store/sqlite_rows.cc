@@ -130,6 +130,8 @@ Result<Sandbox> read_sandbox(const Statement& row) {
     return fail(Code::internal, "sandbox {} is stored with an unknown recovery policy", record.id);
   record.recovery = *recovery;
   record.origin = read_snapshot_id(columns);
+  record.egress.policy = columns.text();
+  record.egress.generation = columns.integer();
   return record;
 }
 

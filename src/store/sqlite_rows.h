@@ -18,7 +18,7 @@ inline constexpr std::string_view sandbox_columns =
     "access_token, "
     "traffic_token, timeout_s, started_at, end_at, ended_at, reason, pause_on_timeout, pause_keeps_memory, "
     "auto_resume, idle_pause_s, hot_keep_s, default_user, default_workdir, "
-    "schedule, recovery, origin_sandbox, origin_number";
+    "schedule, recovery, origin_sandbox, origin_number, egress, egress_generation";
 // internal: the row holds what this program never wrote.
 Result<Sandbox> read_sandbox(const Statement& row);
 
