@@ -121,7 +121,7 @@ Result<void> confine_daemon(const DaemonProfile& profile) {
   SPACE_CHECK(keep_memory_private());
   SPACE_CHECK(drop_capabilities());
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno(errno, "set no_new_privs");
-  if (auto limited = restrict_by_landlock({.rules = profile.files}); !limited) {
+  if (auto limited = restrict_by_landlock({.rules = profile.files, .forbid_tcp = !profile.tcp}); !limited) {
     if (limited.error().code != Code::unavailable) return limited;
     log::warn("files are not confined", {log::Field(limited.error())});
   }

@@ -20,6 +20,7 @@ struct DaemonProfile {
   std::vector<LandlockRule> files;   // all that it may still open by name
   std::vector<int> calls;            // besides those of memory, threads, time, files and open descriptors
   std::vector<CallWhen> calls_when;  // with this argument only
+  bool tcp = false;                  // its work is to connect to others, or to listen
 };
 
 // Core files, ptrace and /proc by its own uid, capabilities, gaining any by exec, files outside its view, TCP

@@ -17,9 +17,9 @@
 #include "core/io_limits.h"
 #include "core/reconcile.h"
 #include "core/start_plan.h"
+#include "net/noded_link.h"
 #include "net/task.h"
 #include "sandboxd/isolation.h"
-#include "sandboxd/noded_link.h"
 
 namespace space {
 

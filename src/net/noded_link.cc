@@ -1,4 +1,4 @@
-#include "sandboxd/noded_link.h"
+#include "net/noded_link.h"
 
 #include <sys/socket.h>
 
