@@ -10,6 +10,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -104,3 +105,10 @@ class EmbeddedV4 {
 };
 
 }  // namespace space
+
+template <>
+struct std::hash<space::IpAddress> {
+  std::size_t operator()(const space::IpAddress& address) const noexcept {
+    return std::hash<std::uint64_t>()(address.high() * 0x9e37'79b9'7f4a'7c15 ^ address.low());
+  }
+};
