@@ -37,10 +37,9 @@ class DnsObserver {
 class DnsService : public std::enable_shared_from_this<DnsService> {
  public:
   static constexpr std::size_t max_under_way = 256;
-  static constexpr unsigned max_cnames = 8;
 
-  DnsService(Executor executor, Resolver& resolver, std::shared_ptr<Pins> pins,
-             std::shared_ptr<DnsObserver> observer, const Clock& clock = system_clock());
+  DnsService(Resolver& resolver, std::shared_ptr<Pins> pins, std::shared_ptr<DnsObserver> observer,
+             const Clock& clock = system_clock());
 
   // By the next question on; no matcher: everything is refused (no_policy).
   void set_policy(std::shared_ptr<const EgressMatcher> matcher, std::shared_ptr<const PlatformDeny> platform);
@@ -58,17 +57,38 @@ class DnsService : public std::enable_shared_from_this<DnsService> {
   bool flooded() const { return flooded_; }
 
  private:
-  struct Judged;
   struct Rules {
     std::shared_ptr<const EgressMatcher> matcher;
     std::shared_ptr<const PlatformDeny> platform;
   };
+  // One question on its way to its answer. The rules are those of when it came.
+  struct Ask {
+    DnsAnswer answer;
+    std::string name;  // canonical, or quoted when it is none
+    DnsType type{};
+    unsigned edns_version = 0;
+    std::size_t limit = 0;  // of the answer
+    EgressVerdict verdict;
+    Rules rules;
+    bool to_note = false;
+  };
 
-  Executor executor_;
+  std::optional<Ask> read(std::span<const std::byte> query, bool over_tcp) const;
+  bool judge(Ask& ask);
+  bool judge_allowed(Ask& ask);
+  bool refuse(Ask& ask, DnsRcode rcode, EgressReason reason,
+              ExtendedError code = ExtendedError::blocked) const;
+  bool learnable(const Ask& ask, const IpAddress& address) const;
+  Task<void> resolve(Ask& ask);
+  Task<void> resolve_synthetic(Ask& ask);
+  void unresolved(Ask& ask, const Error& error) const;
+  void answer_from(Ask& ask, const DnsReply& reply);
+  std::optional<DnsRecord> kept_record(const Ask& ask, DnsRecord record);
+  void note(const Ask& ask) const;
+
   Resolver& resolver_;
   std::shared_ptr<Pins> pins_;
   std::shared_ptr<DnsObserver> observer_;
-  const Clock& clock_;
   Rules rules_;
   SyntheticNames synthetic_;
   UniqueNames unique_names_;

@@ -48,8 +48,6 @@ class Resolver {
   Task<Result<std::shared_ptr<const DnsReply>>> query(std::string name, DnsType type, Deadline deadline);
   // Of both families, the order of the answers, IPv4 first; not filtered. not_found: the name has none.
   Task<Result<std::vector<IpAddress>>> addresses(std::string name, Deadline deadline);
-  // Answered without waiting, or nothing.
-  std::shared_ptr<const DnsReply> cached(const std::string& name, DnsType type);
 
  private:
   struct Core;

@@ -1,0 +1,46 @@
+// A DNS message that parses says the same when it is written and parsed again, and every name in it has a
+// form on the wire.
+#include <cstdlib>
+
+#include "netd/dns_answer.h"
+
+namespace {
+
+using namespace space;
+using namespace space::netd;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+void check_name(const std::string& name) {
+  const Bytes wire = name_to_wire(name);
+  require(!wire.empty() && wire.size() <= dns_limits::name_bytes);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
+  const auto header = query_header(bytes);
+  const auto message = parse_dns(bytes);
+  if (!message) return 0;
+  require(message->response || header->id == message->id);
+  require(message->answers.size() + message->authority.size() <= dns_limits::records);
+  check_name(message->question.name);
+  for (const DnsRecord& record : message->answers) {
+    check_name(record.name);
+    (void)address_in(record);
+    if (const auto name = name_in(record)) check_name(*name);
+  }
+
+  DnsAnswer answer = answer_to(*message);
+  answer.records = message->answers;
+  const Bytes written = write_answer(answer, 65535);
+  const auto again = parse_dns(written);
+  require(again && again->id == message->id && again->question == message->question);
+  require(again->edns.has_value() == message->edns.has_value());
+  require(again->truncated || again->answers == message->answers);
+  require(parse_dns(write_answer(answer, dns_limits::udp_plain_bytes)).has_value());
+  return 0;
+}
