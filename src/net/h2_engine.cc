@@ -35,10 +35,17 @@ std::string goaway_reason(const nghttp2_goaway& goaway) {
 }
 
 // As ping() wrote it; of a peer's own ping, anything.
-std::uint64_t ping_number(const nghttp2_ping& ping) {
+std::uint64_t ping_number(const std::uint8_t* payload) {
   std::uint64_t number = 0;
-  std::memcpy(&number, ping.opaque_data, sizeof number);
+  std::memcpy(&number, payload, sizeof number);
   return number;
+}
+
+// Of a PING, as it goes out: nghttp2 tells of a frame that was sent only when it is asked for the next.
+std::optional<std::uint64_t> ping_in(std::span<const std::uint8_t> frame) {
+  constexpr std::size_t head = 9;
+  if (frame.size() != head + 8 || frame[3] != NGHTTP2_PING || (frame[4] & NGHTTP2_FLAG_ACK) != 0) return {};
+  return ping_number(frame.data() + head);
 }
 
 Error broken(std::string_view how) {
@@ -214,7 +221,9 @@ Task<void> H2Engine::write_loop(std::shared_ptr<H2Engine> self) {
       const ssize_t count = nghttp2_session_mem_send(engine.session_.get(), &data);
       if (count < 0) engine.shut_down({Code::internal, nghttp2_strerror(static_cast<int>(count))});
       if (count <= 0) break;
-      const auto bytes = std::as_bytes(std::span(data, static_cast<std::size_t>(count)));
+      const std::span frame(data, static_cast<std::size_t>(count));
+      if (const auto ping = ping_in(frame)) engine.pings_gone_ = *ping;
+      const auto bytes = std::as_bytes(frame);
       engine.output_.insert(engine.output_.end(), bytes.begin(), bytes.end());
     }
     if (engine.closed()) break;
@@ -553,8 +562,6 @@ void H2Engine::on_ping_ack(const nghttp2_ping& frame) {
 void H2Engine::on_frame_sent(const nghttp2_frame& frame) {
   const bool retiring = frame.hd.type == NGHTTP2_GOAWAY && frame.goaway.error_code == NGHTTP2_NO_ERROR;
   if (frame.hd.type == NGHTTP2_GOAWAY && !retiring && !fault_) fault_ = broken(goaway_reason(frame.goaway));
-  if (frame.hd.type == NGHTTP2_PING && (frame.hd.flags & NGHTTP2_FLAG_ACK) == 0)
-    pings_gone_ = ping_number(frame.ping);
   if ((frame.hd.type != NGHTTP2_DATA && frame.hd.type != NGHTTP2_HEADERS) ||
       (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) == 0)
     return;
