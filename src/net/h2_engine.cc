@@ -553,7 +553,7 @@ void H2Engine::on_goaway(const nghttp2_goaway& frame) {
 }
 
 void H2Engine::on_ping_ack(const nghttp2_ping& frame) {
-  const auto found = pings_.find(ping_number(frame));
+  const auto found = pings_.find(ping_number(frame.opaque_data));
   if (found == pings_.end()) return;
   found->second->done = true;
   found->second->answered.notify();
