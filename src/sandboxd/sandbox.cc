@@ -29,6 +29,11 @@ long long since(Monotonic start) {
   return std::chrono::duration_cast<Millis>(system_clock().monotonic() - start).count();
 }
 
+// The children of a fork come all at once.
+std::string request_of(const SandboxRecord& record) {
+  return record.origin ? fmt::format("{}/{}", record.origin->sandbox, record.origin->number) : std::string();
+}
+
 }  // namespace
 
 std::shared_ptr<Sandbox> Sandbox::make(Node node, SandboxRecord record) {
@@ -165,7 +170,7 @@ Task<void> Sandbox::do_start(GuestInit init, std::optional<StartSource> from) {
   else
     machine_->set_guest_init(std::move(init));
   const StartSpec spec = start_spec();
-  const auto turn = co_await node_.starts.enter(Deadline::after(start_turn_limit));
+  const auto turn = co_await node_.starts.enter(Deadline::after(start_turn_limit), request_of(record_));
   PlanOutcome outcome;
   if (turn)
     outcome = co_await run_plan(from ? plan_start_from(spec, *from) : plan_cold_start(spec), *machine_);
