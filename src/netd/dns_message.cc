@@ -206,7 +206,7 @@ std::optional<std::byte> unescaped(std::string_view text, std::size_t& at) {
 
 }  // namespace
 
-std::string to_text(DnsType type) {
+std::string type_name(DnsType type) {
   static constexpr std::array<std::pair<DnsType, std::string_view>, 12> names{{{DnsType::a, "A"},
                                                                                {DnsType::ns, "NS"},
                                                                                {DnsType::cname, "CNAME"},

@@ -37,7 +37,7 @@ enum class DnsType : std::uint16_t {
   https = 65,
 };
 inline constexpr std::uint16_t first_meta_type = 128, last_meta_type = 255;  // questions only: ANY, AXFR, …
-std::string to_text(DnsType type);                                           // "AAAA", "TYPE99"
+std::string type_name(DnsType type);                                         // "AAAA", "TYPE99"
 
 inline constexpr std::uint16_t internet_class = 1;
 
