@@ -29,7 +29,10 @@ try {
   for (let i = -2; i < n; ++i) { // the first two are warm-up
     const counts = i >= 0
     await round(sandbox, { snapshot: full }, counts && answer, counts && command)
-    if (counts) await peers.sample('bare', 'bare_restore', (peer) => peer.restore())
+    if (counts) {
+      await peers.sample('bare', 'bare_restore', (peer) => peer.restore())
+      await peers.sample('bare', 'bare_first_command', (peer) => peer.firstCommand(sandbox.envdAccessToken))
+    }
     if (i % 3) continue
     await round(sandbox, { undo: true }, counts && undone)
     await round(sandbox, { snapshot: disk }, counts && bootAnswer, counts && bootCommand)
@@ -38,7 +41,7 @@ try {
   const against = (name) => ({ peer: name, peerSamples: peers.samples[name] })
   for (const [name, samples] of Object.entries(peers.samples)) print('rollback', name, samples)
   print('rollback', 'rollback_checkpoint_ms', answer, { ratioGoal: 1.5, ...against('bare_restore') })
-  print('rollback', 'rollback_checkpoint_first_command_ms', command, against('bare_restore'))
+  print('rollback', 'rollback_checkpoint_first_command_ms', command, against('bare_first_command'))
   print('rollback', 'rollback_undo_ms', undone, against('bare_restore'))
   print('rollback', 'rollback_disk_ms', bootAnswer, against('bare_boot'))
   print('rollback', 'rollback_disk_first_command_ms', bootCommand, against('bare_boot'))

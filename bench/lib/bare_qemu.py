@@ -8,15 +8,15 @@ LIKE_PID is the QEMU of a sandbox: its command line, with files and descriptors 
 IMAGE_FOLDER holds disk.raw, vmlinuz and initramfs.img. With SNAPSHOT_FOLDER (disk.raw, mem.raw, vmstate) the image that is
 restored is that one; without, it is a VM booted and saved here. Root.
 
-Prints {"ready": true} once the files are its own. On standard input one word a line: `boot`, `restore`, `save` or `quit`; on standard output one JSON object for each, times in ms.
-A time ends when the guest's daemon has answered on the channel. What comes before a start (a clone of the disk, a tap in a
+Prints {"ready": true} once the files are its own. On standard input one line each: `boot`, `restore`, `restore TOKEN`, `save` or `quit`; on standard output
+one JSON object for each, times in ms. A time ends when the guest's daemon has answered on the channel; with the access token that the image's
+daemon knows, when it has also run /bin/true. What comes before a start (a clone of the disk, a tap in a
 network namespace) is not in it.
 """
 import ctypes
 import fcntl
 import json
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -26,9 +26,9 @@ import sys
 import tempfile
 import threading
 import time
-import zlib
 
-LIMIT_S = 60
+from bare_channel import Channel, connected
+
 RESTORE_WORDS = ["-S", "-incoming", "defer", "-global", "migration.send-configuration=off"]
 
 
@@ -56,13 +56,6 @@ def listening(path):
     return sock
 
 
-def connected(path):
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.settimeout(LIMIT_S)
-    sock.connect(path)
-    return sock
-
-
 class Qmp:
     def __init__(self, path):
         self.sock = connected(path)
@@ -83,37 +76,6 @@ class Qmp:
     def close(self):
         self.lines.close()
         self.sock.close()
-
-
-def sync(epoch):
-    nonce = secrets.token_bytes(16)
-    head = b"SPACESYN" + struct.pack(">HHQ", 1, 1, epoch) + nonce
-    head += struct.pack(">Q", time.time_ns() // 1000) + secrets.token_bytes(64)
-    return nonce, head + struct.pack(">I", zlib.crc32(head)) + bytes(6)
-
-
-def first_byte(path, epoch, restored):
-    """Until the daemon answered a SYNC. A restored guest must first see that its host is gone, which takes it 45 ms or so under TCG:
-    who connects before waits for several hundred."""
-    if restored:
-        short = connected(path)
-        time.sleep(0.003)
-        short.close()
-        time.sleep(0.055)
-    channel = connected(path)
-    nonces, seen, end = [], b"", time.monotonic() + LIMIT_S
-    channel.settimeout(0.25)
-    while time.monotonic() < end:
-        nonce, message = sync(epoch)
-        nonces.append(nonce)
-        channel.sendall(message)
-        try:
-            seen += channel.recv(65536)
-        except socket.timeout:
-            continue
-        if any(b"SPACEACK" + struct.pack(">H", 1) + nonce in seen for nonce in nonces):
-            return channel
-    raise RuntimeError("the guest did not answer")
 
 
 class Machine:
@@ -220,7 +182,8 @@ class Bench:
         try:
             begin = time.monotonic()
             vm.start()
-            vm.channel = first_byte(vm.channel_path, 1, False)
+            vm.channel = Channel(vm.channel_path)
+            vm.channel.synchronise(1)
             return {"ms": (time.monotonic() - begin) * 1000}
         finally:
             vm.stop()
@@ -230,7 +193,8 @@ class Bench:
         vm = self.machine(f"{self.work}/disk.raw", self.zeros)
         try:
             vm.start()
-            vm.channel = first_byte(vm.channel_path, 1, False)
+            vm.channel = Channel(vm.channel_path)
+            vm.channel.synchronise(1)
             vm.channel.close()
             time.sleep(2)
             vm.qmp = Qmp(vm.qmp_path)
@@ -263,7 +227,8 @@ class Bench:
                     written += out.write(piece)
         return written
 
-    def restore(self):
+    def restore(self, token=None):
+        """With a token also to the end of a first command."""
         if not self.saved:
             self.save()
         vm = self.machine(self.saved["disk.raw"], self.saved["mem.raw"])
@@ -272,6 +237,7 @@ class Bench:
             vm.extra.append(state)
             begin = time.monotonic()
             vm.start(RESTORE_WORDS)
+            vm.channel = Channel(vm.channel_path)
             vm.qmp = Qmp(vm.qmp_path)
             ready = time.monotonic()
             vm.qmp.execute("migrate-incoming", uri=f"fd:{state}")
@@ -281,10 +247,12 @@ class Bench:
                 time.sleep(0.001)
             loaded = time.monotonic()
             vm.qmp.execute("cont")
-            vm.channel = first_byte(vm.channel_path, self.count, True)
-            end = time.monotonic()
-            return {"ms": (end - begin) * 1000, "start_ms": (ready - begin) * 1000, "load_ms": (loaded - ready) * 1000,
-                    "wake_ms": (end - loaded) * 1000}
+            vm.channel.synchronise(self.count)
+            times = {"start_ms": ready - begin, "load_ms": loaded - ready, "wake_ms": time.monotonic() - loaded}
+            if token:
+                vm.channel.first_command(token)
+            times["ms"] = time.monotonic() - begin
+            return {name: seconds * 1000 for name, seconds in times.items()}
         finally:
             vm.stop()
 
@@ -300,11 +268,11 @@ def main():
     print(json.dumps({"ready": True}), flush=True)
     try:
         for line in sys.stdin:
-            word = line.strip()
+            word, *arguments = line.split()
             if word == "quit":
                 break
             try:
-                answer = {"boot": bench.boot, "save": bench.save, "restore": bench.restore}[word]()
+                answer = {"boot": bench.boot, "save": bench.save, "restore": bench.restore}[word](*arguments)
             except (OSError, RuntimeError, KeyError, json.JSONDecodeError) as error:
                 answer = {"error": f"{word}: {error}"}
             print(json.dumps(answer), flush=True)

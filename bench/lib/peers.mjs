@@ -62,6 +62,8 @@ export class BareQemu {
   }
   boot = async () => (await this.ask('boot')).ms
   restore = async () => (await this.ask('restore')).ms
+  // And /bin/true in it, with the access token the snapshot's daemon knows.
+  firstCommand = async (token) => (await this.ask(`restore ${token}`)).ms
   close = () => this.asked.end('quit')
 }
 
