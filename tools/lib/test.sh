@@ -31,36 +31,22 @@ all_suites() {
   echo fuzz
 }
 
+# Suites that mostly wait: they run, one after the other, beside the one they are listed for.
+declare -A beside=([e2b]='docs integration')
+
 run_suites() {
-  local suite log passed=0 failed=0 ok bad status start rows=() logs=() left=("$@") pipe logger
+  local suite passed=0 failed=0 rows=() logs=() left=("$@") waiting hosts
+  hosts=$(hosts_of "$@")
   for suite; do
     left=("${left[@]:1}")
-    say "suite $suite"
+    [[ " $hosts " != *" ${suite}:"* ]] || continue  # runs beside another one
     if [[ $suite == fuzz ]]; then
       end_build_ahead
     elif [[ -z $ahead && $suite != style && $suite != unit && " ${left[*]} " == *" fuzz "* ]]; then
       build_ahead fuzz
     fi
-    log=$repo/build/test-logs/$suite.log
-    start=$(now_ms)
-    set +e
-    trap - ERR
-    begin_log "$log"
-    (
-      set -e  # not `run_suite || ...`: that would switch errexit off inside
-      run_suite "$suite"
-    ) </dev/null >"$pipe" 2>&1
-    status=$?
-    end_log
-    set -e
-    bad=$(count "$not_passed" "$log")
-    ok=$(($(count '^ok( [0-9]+)? - ' "$log") - $(count "$skipped" "$log")))
-    if ((bad == 0 && (status != 0 || ok == 0))); then
-      echo "not ok - $suite ends well (exit $status, $ok tests passed)" | tee -a "$log"
-      bad=1
-    fi
-    passed=$((passed + ok)) failed=$((failed + bad)) logs+=("$log")
-    rows+=("$(printf '%-14s %5d passed %5d failed   %s' "$suite" "$ok" "$bad" "$(seconds_since "$start")")")
+    waiting=$(guests_of "$suite" "$hosts")
+    run_with_others "$suite" "$waiting"
   done
   echo
   python3 "$repo/tools/lib/failures.py" "${logs[@]}" || true
@@ -68,6 +54,93 @@ run_suites() {
   printf '%s\n' "${rows[@]}"
   echo "$passed passed, $failed failed"
   ((failed == 0))
+}
+
+# hosts_of SUITE... : GUEST:HOST for each of them that runs beside another of them.
+hosts_of() {
+  local host guest
+  for host in "${!beside[@]}"; do
+    for guest in ${beside[$host]}; do
+      if [[ " $* " == *" $host "* && " $* " == *" $guest "* ]]; then printf '%s ' "$guest:$host"; fi
+    done
+  done
+}
+guests_of() {
+  local pair
+  for pair in $2; do
+    if [[ ${pair#*:} == "$1" ]]; then printf '%s ' "${pair%:*}"; fi
+  done
+}
+
+# run_with_others SUITE 'GUEST ...' : counts all of them. What a guest prints comes in one piece, after the suite's.
+run_with_others() {
+  local suite=$1 guest guests others='' start status log
+  read -ra guests <<<"$2"
+  if ((${#guests[@]})); then
+    # Two builds at once would be in each other's way.
+    if (build release && ensure_node) >/dev/null; then export SPACE_IS_BUILT=1; fi
+    run_in_background "${guests[@]}" &
+    others=$!
+  fi
+  say "suite $suite${others:+, beside it ${guests[*]}}"
+  log=$(log_of "$suite")
+  start=$(now_ms)
+  set +e
+  trap - ERR
+  begin_log "$log"
+  (
+    set -e  # not `run_suite || ...`: that would switch errexit off inside
+    run_suite "$suite"
+  ) </dev/null >"$pipe" 2>&1
+  status=$?
+  end_log
+  set -e
+  account "$suite" "$status" "$(seconds_since "$start")"
+  [[ -n $others ]] || return 0
+  wait "$others" || true
+  for guest in "${guests[@]}"; do
+    say "suite $guest, which ran beside $suite"
+    log=$(log_of "$guest")
+    touch "$log"
+    cat "$log"
+    status=1 start='?'
+    [[ ! -f $log.ended ]] || read -r status start <"$log.ended"
+    account "$guest" "$status" "$start"
+  done
+  unset SPACE_IS_BUILT
+}
+
+log_of() { echo "$repo/build/test-logs/$1.log"; }
+
+run_in_background() {
+  local suite log start status
+  set +e
+  trap - ERR
+  for suite; do rm -f "$(log_of "$suite")"{,.ended}; done
+  for suite; do
+    log=$(log_of "$suite")
+    start=$(now_ms)
+    (
+      set -e
+      run_suite "$suite"
+    ) </dev/null >"$log" 2>&1
+    status=$?
+    echo "$status $(seconds_since "$start")" >"$log.ended"
+  done
+}
+
+# account SUITE STATUS TIME : into passed, failed, rows and logs of the caller's caller.
+account() {
+  local log bad ok
+  log=$(log_of "$1")
+  bad=$(count "$not_passed" "$log")
+  ok=$(($(count '^ok( [0-9]+)? - ' "$log") - $(count "$skipped" "$log")))
+  if ((bad == 0 && ($2 != 0 || ok == 0))); then
+    echo "not ok - $1 ends well (exit $2, $ok tests passed)" | tee -a "$log"
+    bad=1
+  fi
+  passed=$((passed + ok)) failed=$((failed + bad)) logs+=("$log")
+  rows+=("$(printf '%-14s %5d passed %5d failed   %s' "$1" "$ok" "$bad" "$3")")
 }
 
 # Into $pipe: goes on and into LOG, which is whole once end_log returns.
@@ -101,7 +174,7 @@ run_suite() {
   [[ -x tests/$1/run ]] || { echo "not ok - tests/$1/run exists and is executable"; return 1; }
   if [[ $1 != style ]]; then
     [[ $1 == integration ]] || ensure_node
-    build release >/dev/null || return 1
+    [[ -n ${SPACE_IS_BUILT-} ]] || build release >/dev/null || return 1
   fi
   SPACE_BUILD=$release timeout --kill-after=20 "$suite_limit" "tests/$1/run"
 }
