@@ -52,7 +52,7 @@ function(space_process name)
 endfunction()
 
 # space_test(NAME SOURCES ... DEPS ...)  ->  one GoogleTest binary per folder, one CTest entry per binary
-set(SPACE_FUZZ_TESTS base core net vmm guest control noded netd)  # what the fuzz preset builds of them: the parsers' folders
+set(SPACE_FUZZ_TESTS base core egress net vmm guest control noded netd)  # what the fuzz preset builds of them: the parsers' folders
 function(space_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name}_test ${ARG_SOURCES})

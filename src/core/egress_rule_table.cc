@@ -127,7 +127,8 @@ void EgressRuleTable::compile(Target& target) const {
 
 bool EgressRuleTable::request_agrees(std::int32_t index, const EgressQuery& query) const {
   const EgressRule& rule = rules_[static_cast<std::size_t>(index)];
-  const bool method = rule.methods.empty() || std::ranges::find(rule.methods, query.method) != rule.methods.end();
+  const bool method =
+      rule.methods.empty() || std::ranges::find(rule.methods, query.method) != rule.methods.end();
   if (!method || (!rule.paths.empty() && !path_matches(rule.paths, query.path))) return false;
   return std::ranges::any_of(ports_of(rule, list_), [&query](const PortRange& range) {
     return range.first <= query.port && query.port <= range.last;

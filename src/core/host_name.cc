@@ -81,16 +81,19 @@ std::string nearest_pattern(std::string_view text) {
   text = text.substr(0, text.find('/'));
   bool below = false;
   if (const auto star = text.rfind('*'); star != std::string_view::npos) {
-    const auto dot = text.find('.', star);
-    if (dot == std::string_view::npos) return "";
-    text.remove_prefix(dot);
+    // "*name.com" is meant to be below name.com, "api*x.name.com" below name.com.
+    const bool begins_label = star == 0 || text[star - 1] == '.';
+    const auto behind = begins_label ? star + 1 : text.find('.', star);
+    if (behind == std::string_view::npos) return "";
+    text.remove_prefix(behind);
+    below = true;
   }
   while (text.starts_with('.')) {
     text.remove_prefix(1);
     below = true;
   }
   const auto authority = parse_authority(text);
-  if (!authority || authority->host.address) return "";
+  if (!authority || authority->host.address || (below && is_public_suffix(authority->host.name))) return "";
   return (below ? "*." : "") + authority->host.name;
 }
 
