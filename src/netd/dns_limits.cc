@@ -18,9 +18,9 @@ bool TokenBucket::take() {
 void TokenBucket::set_rate(double per_second, double burst) {
   if (per_second == per_second_ && burst == burst_) return;
   fill();
+  tokens_ = std::clamp(tokens_ + burst - burst_, 0.0, burst);  // what was used stays used
   per_second_ = per_second;
   burst_ = burst;
-  tokens_ = std::min(tokens_, burst_);
 }
 
 void TokenBucket::fill() {
@@ -30,7 +30,8 @@ void TokenBucket::fill() {
 }
 
 bool UniqueNames::admit(std::string_view rule, std::string_view name) {
-  if (!rule.starts_with("*.") && !rule.starts_with("+.")) return true;
+  const std::string_view target = rule.substr(std::min(rule.find(' ') + 1, rule.size()));
+  if (!target.starts_with("*.") && !target.starts_with("+.")) return true;
   const Monotonic now = clock_.monotonic();
   auto hour = rules_.find(rule);
   if (hour == rules_.end() || now - hour->second.began >= std::chrono::hours(1)) {

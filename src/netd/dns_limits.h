@@ -36,7 +36,8 @@ class UniqueNames {
   static constexpr std::size_t max_rules = 1024;  // counted apart; more share one count
 
   explicit UniqueNames(const Clock& clock) : clock_(clock) {}
-  // `rule`: the text of the rule that allows the name. Only "*.…" and "+.…" are counted.
+  // `rule`: the rule that allows the name, as a verdict has it ("allow *.example.com"). Only "*.…" and "+.…"
+  // are counted.
   bool admit(std::string_view rule, std::string_view name);
 
  private:

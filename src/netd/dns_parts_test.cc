@@ -121,15 +121,15 @@ TEST(UniqueNames, AreLimitedAnHourBelowAWildcard) {
   FakeClock clock;
   UniqueNames names(clock);
   for (std::size_t i = 0; i < UniqueNames::names_an_hour; ++i) {
-    ASSERT_TRUE(names.admit("*.x", std::to_string(i) + ".x"));
+    ASSERT_TRUE(names.admit("allow *.x", std::to_string(i) + ".x"));
   }
-  EXPECT_FALSE(names.admit("*.x", "one-more.x"));
-  EXPECT_TRUE(names.admit("*.x", "7.x")) << "known";
-  EXPECT_TRUE(names.admit("+.y", "one.y")) << "another rule";
-  EXPECT_TRUE(names.admit("exact.x", "exact.x"));
-  EXPECT_TRUE(names.admit("*", "anything"));
+  EXPECT_FALSE(names.admit("allow *.x", "one-more.x"));
+  EXPECT_TRUE(names.admit("allow *.x", "7.x")) << "known";
+  EXPECT_TRUE(names.admit("allow +.y", "one.y")) << "another rule";
+  EXPECT_TRUE(names.admit("allow exact.x", "exact.x"));
+  EXPECT_TRUE(names.admit("allow *", "anything"));
   clock.advance(std::chrono::hours(1));
-  EXPECT_TRUE(names.admit("*.x", "one-more.x"));
+  EXPECT_TRUE(names.admit("allow *.x", "one-more.x"));
 }
 
 std::shared_ptr<const DnsReply> reply(std::uint32_t ttl_s, std::size_t data = 4) {

@@ -38,17 +38,18 @@ struct Answer {
     }
     return texts;
   }
-  // "15 deny_mode", of the extended error, which is the last option.
+  // "15 deny_mode", of the extended error: the one option of our EDNS record.
   std::string error() const {
-    const std::size_t at = bytes.rfind("\x00\x0f\x00"s);
-    if (at == std::string::npos || at + 6 > bytes.size()) return "";
-    const std::size_t size = static_cast<unsigned char>(bytes[at + 3]);
-    return std::to_string(static_cast<unsigned char>(bytes[at + 5])) + " " + bytes.substr(at + 6, size - 2);
+    const std::size_t edns = bytes.find("\x00\x29\x04\xd0"s), option = edns + 10;
+    if (edns == std::string::npos || option + 6 > bytes.size()) return "";
+    const std::size_t size = static_cast<unsigned char>(bytes[option + 3]);
+    const unsigned code = static_cast<unsigned char>(bytes[option + 5]);
+    return std::to_string(code) + " " + bytes.substr(option + 6, size - 2);
   }
 };
 
 class DnsServiceTest : public LoopTest {
- protected:
+ public:  // for the coroutines of the tests, which are functions of their own
   DnsServiceTest() {
     zone->address("example.com", "93.184.216.34");
     zone->address("example.com", "2606:2800::1");
