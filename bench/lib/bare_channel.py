@@ -46,15 +46,14 @@ class Channel:
         self.seen = b""
 
     def synchronise(self, epoch):
-        """Until the daemon has answered a SYNC, which is sent again every 100 ms."""
-        nonces, end = [], time.monotonic() + LIMIT_S
+        """Until the daemon has answered the SYNC that was sent last; another is sent every 100 ms."""
+        end = time.monotonic() + LIMIT_S
         self.sock.settimeout(0.1)
         while time.monotonic() < end:
             nonce, message = sync(epoch)
-            nonces.append(nonce)
             self.sock.sendall(message)
             try:
-                while not any(self.answers(nonce) for nonce in nonces):
+                while not self.answers(nonce):
                     self.receive()
             except socket.timeout:
                 continue
