@@ -28,7 +28,8 @@ constexpr Verb all_verbs[] = {Verb::pool_info,       Verb::list,
                               Verb::vmm_open_memory, Verb::vmm_isolation,
                               Verb::snapshot_begin,  Verb::snapshot_finish,
                               Verb::snapshot_open,   Verb::snapshot_remove,
-                              Verb::disk_restore};
+                              Verb::disk_restore,    Verb::slot_open,
+                              Verb::slot_check};
 
 template <std::size_t size>
 void put(char (&field)[size], std::string_view text) {
@@ -54,7 +55,12 @@ Request valid(Verb verb) {
   return request;
 }
 
-Result<Call> admitted(const Request& request, Client client = Client::sandboxd) {
+Client user_of(Verb verb) {
+  return verb == Verb::slot_open ? Client::netd : Client::sandboxd;
+}
+
+Result<Call> admitted(const Request& request, std::optional<Client> as = std::nullopt) {
+  const Client client = as.value_or(user_of(request.verb));
   return Gate::admit(std::as_bytes(std::span(&request, 1)),
                      shape_of(request.verb) ? shape_of(request.verb)->descriptors : 0, client);
 }
@@ -91,8 +97,8 @@ TEST(Door, EachDaemonHasItsOwnVerbs) {
     }
     return verbs;
   };
-  EXPECT_EQ(verbs_of(Client::sandboxd).size(), std::size(all_verbs));
-  EXPECT_THAT(verbs_of(Client::netd), testing::ElementsAre(Verb::list));
+  EXPECT_EQ(verbs_of(Client::sandboxd).size(), std::size(all_verbs) - 1) << "all but slot_open";
+  EXPECT_THAT(verbs_of(Client::netd), testing::ElementsAre(Verb::list, Verb::slot_open));
   EXPECT_THAT(verbs_of(Client::volumed),
               testing::ElementsAre(Verb::pool_info, Verb::list, Verb::template_open));
 }
@@ -142,7 +148,7 @@ TEST(Door, RefusesEveryOtherProtocolAndVerb) {
   Request request = valid(Verb::list);
   request.protocol ^= 1;
   EXPECT_THAT(refusal(request), testing::HasSubstr("protocol"));
-  for (const std::uint32_t number : {0U, 22U, 0xffffffffU}) {
+  for (const std::uint32_t number : {0U, 24U, 0xffffffffU}) {
     request = valid(Verb::list);
     request.verb = static_cast<Verb>(number);
     EXPECT_THAT(refusal(request), testing::HasSubstr("no verb"));
@@ -153,7 +159,7 @@ TEST(Door, RefusesEveryOtherNumberOfDescriptors) {
   for (const Verb verb : all_verbs) {
     const Request request = valid(verb);
     for (std::size_t count = 0; count <= 4; ++count)
-      EXPECT_EQ(Gate::admit(std::as_bytes(std::span(&request, 1)), count, Client::sandboxd).has_value(),
+      EXPECT_EQ(Gate::admit(std::as_bytes(std::span(&request, 1)), count, user_of(verb)).has_value(),
                 count == shape_of(verb)->descriptors);
   }
 }

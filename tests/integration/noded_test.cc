@@ -155,11 +155,14 @@ TEST_F(NodedTest, ASlotHasLoAndATapAndNoWayOut) {
       return found;
     };
     const auto devices = lines("/proc/net/dev");  // two lines of heading
-    const bool right = devices.size() == 4 && lines("/proc/net/route").size() == 1;
+    // A heading, and the way to the guest.
+    const auto routes = lines("/proc/net/route");
+    const bool right =
+        devices.size() == 4 && routes.size() == 2 && routes[1].starts_with("tap0\t00004D0A\t00000000");
     std::size_t addresses = 0;
     for (const std::string& line : lines("/proc/net/if_inet6"))
       addresses += line.find(" lo") == std::string::npos;
-    ::_exit(right && addresses == 0 ? 0 : 2);
+    ::_exit(right && addresses == 1 ? 0 : 2);
   }
   int status = -1;
   ::waitpid(pid, &status, 0);
@@ -238,7 +241,7 @@ TEST_F(NodedTest, ASlotPolicesItsTapBothWays) {
   for (const char* way : {"hook ingress device \"tap0\"", "hook egress device \"tap0\""})
     EXPECT_THAT(limited, testing::HasSubstr(way));
   EXPECT_THAT(limited, testing::HasSubstr("limit rate over 10000000 bytes/second"));
-  EXPECT_EQ(rules_of(0), "");
+  EXPECT_THAT(rules_of(0), testing::Not(testing::HasSubstr("bytes/second")));
 }
 
 TEST_F(NodedTest, TwoDaemonsUnderOneUidAreRefused) {
@@ -290,7 +293,8 @@ TEST_F(NodedTest, RemovesWhatIsHalfMade) {
   EXPECT_EQ(list().size(), 1U);
   EXPECT_EQ(std::distance(fs::directory_iterator(state_ + "/pool/sandboxes"), fs::directory_iterator()), 0);
   EXPECT_EQ(std::distance(fs::directory_iterator(state_ + "/pool/templates"), fs::directory_iterator()), 1);
-  EXPECT_TRUE(fs::is_empty(run_ + "/noded/netns"));
+  for (const auto& slot : fs::directory_iterator(run_ + "/noded/netns"))
+    EXPECT_THAT(slot.path().filename().string(), testing::StartsWith(".spare-"));
 }
 
 TEST_F(NodedTest, APoolFileLeftHalfMadeIsMadeAnew) {
