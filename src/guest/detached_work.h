@@ -2,19 +2,20 @@
 // for until a deadline, and then left behind. At most a few are left behind at a time.
 #pragma once
 
-#include <atomic>
 #include <boost/asio/post.hpp>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <type_traits>
 
 #include "net/task.h"
 
 namespace space::guest {
 
-inline constexpr int detached_threads_max = 8;
-inline std::atomic<int> detached_threads = 0;
+// Runs `job` on a thread beside the loop. One thread stays when its job is done: to wake it is much cheaper
+// than to make one, most of all in a guest that was just restored under emulation. false: as many as may be
+// are at work, and it was not begun.
+bool begin_detached(std::function<void()> job);
 
 // What `work` returned; nullopt: it goes on behind the deadline, or too many others do and it was not begun.
 // `work` owns all it touches. The loop must outlive it.
@@ -27,21 +28,17 @@ Task<std::optional<std::invoke_result_t<F>>> detached_work(F work, Deadline dead
     Event done;
     std::optional<T> result;
   };
-  if (detached_threads.fetch_add(1) >= detached_threads_max) {
-    detached_threads.fetch_sub(1);
-    co_return std::nullopt;
-  }
   const Executor executor = co_await boost::asio::this_coro::executor;
-  const auto shared = std::make_shared<Shared>(executor, std::move(work));
-  std::thread([shared, executor]() mutable {
-    auto result = std::make_shared<T>(shared->work());
+  auto shared = std::make_shared<Shared>(executor, std::move(work));
+  const bool begun = begin_detached([mine = shared, executor]() mutable {
+    auto result = std::make_shared<T>(mine->work());
     // The thread lets go of what is the loop's before the loop may end.
-    boost::asio::post(executor, [shared = std::move(shared), result = std::move(result)] {
+    boost::asio::post(executor, [shared = std::move(mine), result = std::move(result)] {
       shared->result.emplace(std::move(*result));
       shared->done.notify_all();
     });
-    detached_threads.fetch_sub(1);
-  }).detach();
+  });
+  if (!begun) co_return std::nullopt;
   while (!shared->result)
     if (!co_await shared->done.wait(deadline)) break;
   co_return std::move(shared->result);

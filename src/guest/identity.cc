@@ -28,10 +28,18 @@ constexpr const char* disk_id_path = "/var/lib/space/sandbox-id";
 constexpr const char* boot_id_path = "/proc/sys/kernel/random/boot_id";
 constexpr const char* dbus_id_path = "/var/lib/dbus/machine-id";
 
-// In place and not durable: a crash loses nothing the next identity call does not write again.
+// In place and not durable: a crash loses nothing the next identity call does not write again. Over what is
+// there instead of emptied first: of a file that was emptied and closed ext4 writes the blocks to the disk at
+// once, which a guest that has just been restored waits for.
 Result<void> write_plain(const std::string& path, std::string_view content) {
-  SPACE_TRY(const Fd fd, open_fd(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  return write_all(fd.get(), as_bytes(content));
+  SPACE_TRY(const Fd fd, open_fd(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  struct stat status{};
+  if (::fstat(fd.get(), &status) != 0) return fail_errno(errno, fmt::format("stat {}", path));
+  SPACE_CHECK(write_all(fd.get(), as_bytes(content)));
+  const auto length = static_cast<off_t>(content.size());
+  if (status.st_size > length && ::ftruncate(fd.get(), length) != 0)
+    return fail_errno(errno, fmt::format("shorten {}", path));
+  return {};
 }
 
 std::string read_or_empty(const std::string& path) {
