@@ -75,6 +75,14 @@ class Api {
   Task<Reply> publish_snapshot(ApiRequest request);
   Task<Reply> list_published(ApiRequest request);
   Task<Reply> remove_published(ApiRequest request);
+  // api_egress.cc
+  Task<Reply> set_network(ApiRequest request);
+  Task<Reply> get_egress(ApiRequest request);
+  Task<Reply> set_egress(ApiRequest request);
+  Task<Reply> edit_egress(ApiRequest request);
+  Task<Reply> test_egress(ApiRequest request);
+  Task<Reply> egress_log(ApiRequest request);
+  EgressRights egress_rights(const ApiRequest& request) const;
   // api_pools.cc
   Task<Reply> list_pools(ApiRequest request);
   Task<Reply> set_pool(ApiRequest request);

@@ -18,7 +18,8 @@ bool includes_running(const store::SandboxQuery& query) {
 }  // namespace
 
 Task<Reply> Api::create(ApiRequest request, ApiVersion version) {
-  auto wanted = parse_create_request(request.body, version, sandboxes_.limits().timeout_max_s);
+  auto wanted =
+      parse_create_request(request.body, version, sandboxes_.limits().timeout_max_s, egress_rights(request));
   if (!wanted) co_return refuse(wanted.error());
   const auto row = co_await sandboxes_.create(std::move(request.team), *std::move(wanted));
   if (!row) co_return to_reply(row.error());

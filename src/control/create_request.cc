@@ -151,12 +151,16 @@ Result<void> refuse_unsupported(const JsonObject& body) {
   return {};
 }
 
-Result<void> read_options(const JsonObject& body, store::SandboxOptions& options) {
-  SPACE_TRY(options.metadata, read_pairs(body, "metadata", metadata_bytes_max));
-  SPACE_TRY(options.allow_internet_access, bool_member(body, "allow_internet_access"));
-  SPACE_TRY(const JsonObject* network, object_member(body, "network"));
-  if (network != nullptr) SPACE_CHECK(read_network(*network, options));
-  return {};
+// E2B's members or ours, not both.
+Result<EgressWish> read_wish(const JsonObject& body, store::SandboxOptions& options, EgressRights rights) {
+  SPACE_TRY(EgressWish wish, read_network(body, options));
+  SPACE_TRY(auto policy, read_egress(body, rights));
+  if (!policy) return wish;
+  if (wish.policy)
+    return fail(Code::invalid_argument,
+                "'egress' and 'network.allowOut', 'network.denyOut' or 'allow_internet_access' both say what "
+                "may be reached. Give one of the two");
+  return EgressWish{.policy = *std::move(policy)};
 }
 
 Result<JsonObject> parse_optional_body(std::string_view body) {
@@ -167,14 +171,15 @@ Result<JsonObject> parse_optional_body(std::string_view body) {
 }  // namespace
 
 Result<CreateRequest> parse_create_request(std::string_view text, ApiVersion version,
-                                           std::int64_t timeout_max_s) {
+                                           std::int64_t timeout_max_s, EgressRights rights) {
   SPACE_TRY(const JsonObject body, parse_json_object(text, "the request body"));
   CreateRequest request;
   SPACE_TRY(request.template_name, require_text(body, "templateID"));
   if (request.template_name.empty() || request.template_name.size() > template_name_length_max)
     return fail(Code::invalid_argument, "'templateID' must be 1 to {} characters", template_name_length_max);
   SPACE_TRY(request.timeout_s, read_timeout(body, version, timeout_max_s));
-  SPACE_CHECK(read_options(body, request.options));
+  SPACE_TRY(request.options.metadata, read_pairs(body, "metadata", metadata_bytes_max));
+  SPACE_TRY(request.egress, read_wish(body, request.options, rights));
   SPACE_TRY(request.env, read_env(body));
   SPACE_TRY(request.lifecycle, read_lifecycle(body));
   SPACE_TRY(const JsonObject* policy, object_member(body, "pausePolicy"));

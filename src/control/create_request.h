@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/secret.h"
+#include "control/egress_request.h"
 #include "store/records.h"
 
 namespace space::control {
@@ -25,12 +26,13 @@ struct CreateRequest {
   store::PausePolicy policy;
   std::optional<SnapshotSchedule> schedule;
   RecoveryPolicy recovery = RecoveryPolicy::disk;
+  EgressWish egress;
   Env env;
   bool secure = true;  // false: no access token, the daemon is open to whoever knows the id
 };
 
 Result<CreateRequest> parse_create_request(std::string_view body, ApiVersion version,
-                                           std::int64_t timeout_max_s);
+                                           std::int64_t timeout_max_s, EgressRights rights = {});
 
 // The body of connect, resume and start. An empty one asks for the defaults.
 struct ConnectRequest {

@@ -162,6 +162,7 @@ TEST(CreateRequest, Network) {
   EXPECT_FALSE(parsed->options.allow_public_traffic);
   EXPECT_EQ(parsed->options.mask_request_host, "localhost:${PORT}");
   EXPECT_TRUE(parse_json(parsed->options.network));
+  EXPECT_EQ(parsed->egress.policy->mode, EgressMode::restricted);
   for (const char* network :
        {R"({"denyOut":["example.com"]})", R"({"allowOut":["*"],"denyOut":["0.0.0.0/0"]})",
         R"({"allowOut":["example.com"]})", R"({"denyOut":["10.0.0.0/33"]})", R"({"denyOut":["10.0.0.0/"]})",

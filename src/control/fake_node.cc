@@ -89,6 +89,8 @@ JsonObject FakeNode::object(const std::string& id) const {
           {"recovery", sandbox.recovery},
           {"recovered", sandbox.recovered},
           {"disk_kept", sandbox.disk_kept},
+          {"egress_generation", sandbox.egress_generation},
+          {"network", network},
           {"awaits_init", sandbox.awaits_init}};
 }
 
@@ -111,6 +113,8 @@ Task<CallResponse> FakeNode::call(CallRequest request) {
     templates.insert(*require_text(*body, "digest"));
     co_return ok({{"name", "base"}, {"shape", {{"vcpus", 1}, {"memory_mib", 512}, {"disk_mib", 4096}}}});
   }
+  if (constexpr std::string_view egress_path = "/node/sandbox/egress"; request.path.starts_with(egress_path))
+    co_return co_await egress(request.path.substr(egress_path.size()), *body);
   if (request.path == "/node/sandbox/snapshot") co_return co_await take_snapshot(*body);
   for (const char* call :
        {"snapshot/remove", "snapshot/set", "rollback", "schedule", "recovery", "recover", "history", "diff"})
@@ -215,6 +219,8 @@ Task<CallResponse> FakeNode::create(JsonObject body) {
   if (const auto error = refuses_from(body)) co_return refusal(*error);
   while (create_hangs) co_await changed_.wait();
   sandboxes[id] = {State::running, "", std::move(body)};
+  sandboxes[id].egress = sandboxes[id].request.at("egress");
+  sandboxes[id].egress_generation = *require_int(sandboxes[id].request, "egress_generation", 0, INT64_MAX);
   if (const auto policy = object_member(sandboxes[id].request, "policy"); policy && *policy)
     for (const auto& [key, value] : **policy) sandboxes[id].policy[key] = value;
   if (const Json* schedule = sandboxes[id].request.if_contains("schedule"))

@@ -37,6 +37,8 @@ class FakeNode {
     Json recovered = {};
     bool disk_kept = false, awaits_init = false;
     JsonObject policy = {{"idle_pause_s", nullptr}, {"hot_keep_s", 300}};
+    Json egress = {};
+    std::int64_t egress_generation = 0;
   };
   std::map<std::string, Sandbox> sandboxes;
   std::set<std::string> templates;
@@ -74,6 +76,13 @@ class FakeNode {
   JsonObject history, difference;                                 // answers
   bool loses_rollbacks = false;                                   // its daemon dies when it hears of one
 
+  // fake_node_egress.cc
+  std::vector<std::pair<std::string, JsonObject>> egress_calls;  // names and bodies, in their order
+  std::optional<Error> egress_error;                             // answer of every change; nothing changes
+  bool egress_hangs = false;  // a change is carried out, its answer stays away
+  JsonObject egress_answer;   // of tests, logs and stats
+  Json network;               // of every sandbox object
+
   // As a VMM's death: "recovering", until its token comes.
   void crash(std::string id, std::string cause);
 
@@ -104,6 +113,7 @@ class FakeNode {
   Task<CallResponse> lineage(std::string path, JsonObject body);
   Task<CallResponse> roll_back(JsonObject body);
   CallResponse snapshot_number(const std::string& call, const JsonObject& body);
+  Task<CallResponse> egress(std::string call, JsonObject body);
   CallResponse remove(const JsonObject& body);
   CallResponse list() const;
   CallResponse stats_of_all(const JsonObject& body) const;

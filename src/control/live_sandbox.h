@@ -14,6 +14,7 @@ struct SandboxService::Live {
   bool deleting_here = false;            // a deletion is under way
   bool over = false;                     // its tombstone is written
   bool moving = false;                   // a pause, stop or resume is under way
+  bool egress_changing = false;          // a change of its policy is under way, or told again
   bool watched = false;                  // the node is asked until a transition that it began ends
   std::uint64_t moves = 0;               // those that ended
   Error move_error{Code::internal, ""};  // of the last one, if it failed

@@ -23,6 +23,8 @@ struct Options {
   std::string domain;
   uid_t node_uid = 0;
   std::int64_t timeout_max_hours = 0;
+  std::string egress_default = "allow_all";
+  bool egress_internal = false;
 };
 
 struct ListenAddress {
@@ -51,6 +53,9 @@ std::string url_of(const ListenAddress& address) {
 ServiceLimits limits_of(const Options& options) {
   ServiceLimits limits;
   if (options.timeout_max_hours > 0) limits.timeout_max_s = options.timeout_max_hours * 3600;
+  for (const auto mode : {EgressMode::allow_all, EgressMode::restricted, EgressMode::deny_all})
+    if (to_string(mode) == options.egress_default) limits.egress_default = mode;
+  limits.egress_internal = options.egress_internal;
   return limits;
 }
 
@@ -180,6 +185,14 @@ int main(int argc, char** argv) {
                  "Longest life of a sandbox that can be asked for; 0: any, and \"never\" too")
       ->check(CLI::Range(0, 24 * 365 * 100))
       ->capture_default_str();
+  app.add_option(
+         "--egress-default", options.egress_default,
+         "What a sandbox may reach whose creator says nothing: allow_all, restricted (nothing until a "
+         "rule allows it) or deny_all")
+      ->check(CLI::IsMember({"allow_all", "restricted", "deny_all"}))
+      ->capture_default_str();
+  app.add_flag("--egress-internal", options.egress_internal,
+               "API keys may open addresses that are closed to every sandbox (\"internal\" of a policy)");
   CLI11_PARSE(app, argc, argv);
   return space::control::run(options);
 }

@@ -1,74 +1,13 @@
 #include "control/network_options.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
-#include <charconv>
-#include <vector>
+
+#include "core/egress_e2b.h"
 
 namespace space::control {
 namespace {
 
-constexpr std::size_t entries_max = 1000;
 constexpr std::size_t name_length_max = 253;
-
-Result<std::vector<std::string>> read_entries(const JsonObject& network, std::string_view key) {
-  SPACE_TRY(const JsonArray* array, array_member(network, key));
-  std::vector<std::string> entries;
-  if (array == nullptr) return entries;
-  if (array->size() > entries_max)
-    return fail(Code::invalid_argument, "'network.{}' has more than {} entries", key, entries_max);
-  for (const Json& entry : *array) {
-    if (!entry.is_string())
-      return fail(Code::invalid_argument, "'network.{}' must be an array of strings", key);
-    entries.emplace_back(entry.get_string());
-  }
-  return entries;
-}
-
-bool is_address_or_cidr(const std::string& text) {
-  const auto slash = text.find('/');
-  const std::string address = text.substr(0, slash);
-  in6_addr ignored;
-  const bool v4 = inet_pton(AF_INET, address.c_str(), &ignored) == 1;
-  if (!v4 && inet_pton(AF_INET6, address.c_str(), &ignored) != 1) return false;
-  if (slash == std::string::npos) return true;
-  unsigned bits = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data() + slash + 1, last, bits);
-  return error == std::errc() && end == last && bits <= (v4 ? 32U : 128U);
-}
-
-bool is_domain(std::string_view text) {
-  if (text.starts_with("*.")) text.remove_prefix(2);
-  if (text.empty() || text.size() > name_length_max || text.starts_with('.') || text.ends_with('.'))
-    return false;
-  if (text.contains("..") || !text.contains('.')) return false;
-  return std::ranges::all_of(text, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
-  });
-}
-
-Result<void> check_addresses(const JsonObject& network) {
-  SPACE_TRY(const auto allowed, read_entries(network, "allowOut"));
-  SPACE_TRY(const auto denied, read_entries(network, "denyOut"));
-  for (const auto& entry : denied)
-    if (!is_address_or_cidr(entry))
-      return fail(Code::invalid_argument, "'network.denyOut' entry '{}' is not an IP address or CIDR", entry);
-  bool domains = false;
-  for (const auto& entry : allowed) {
-    if (is_address_or_cidr(entry)) continue;
-    if (!is_domain(entry))
-      return fail(Code::invalid_argument,
-                  "'network.allowOut' entry '{}' is not an IP address, CIDR or domain", entry);
-    domains = true;
-  }
-  if (domains && std::ranges::find(denied, "0.0.0.0/0") == denied.end())
-    return fail(Code::invalid_argument,
-                "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to "
-                "block all other traffic.");
-  return {};
-}
 
 bool is_given(const JsonObject& network, std::string_view key) {
   const Json* value = network.if_contains(key);
@@ -78,14 +17,32 @@ bool is_given(const JsonObject& network, std::string_view key) {
   return true;
 }
 
-}  // namespace
-
-Result<void> read_network(const JsonObject& network, store::SandboxOptions& options) {
-  SPACE_CHECK(check_addresses(network));
-  for (const std::string_view key : {"rules", "egressProxy", "httpsPorts"})
+Result<void> refuse_unsupported(const JsonObject& network) {
+  constexpr std::pair<std::string_view, std::string_view> unsupported[] = {
+      {"rules", "headers are not added to requests yet"},
+      {"egressProxy", "connections go out by this node's own gateway only"},
+      {"httpsPorts", "ports of a sandbox are reached as they are"},
+  };
+  for (const auto& [key, why] : unsupported)
     if (is_given(network, key))
-      return fail(Code::invalid_argument,
-                  "'network.{}' is not supported by this version. Create the sandbox without it", key);
+      return fail(Code::invalid_argument, "'network.{}' is not supported by this version: {}. Leave it out",
+                  key, why);
+  return {};
+}
+
+// allow_internet_access true says nothing: old SDKs send it with every create.
+Result<EgressWish> wish_of(const JsonObject* network, std::optional<bool> allow_internet_access) {
+  SPACE_TRY(EgressPolicy policy, egress_from_e2b(network, allow_internet_access));
+  const bool says = !allow_internet_access.value_or(true) ||
+                    (network != nullptr && (is_given(*network, "allowOut") || is_given(*network, "denyOut")));
+  if (!says) return EgressWish();
+  // Without any rule left, everything was opened in words.
+  const bool on_top = policy.mode == EgressMode::allow_all && !(policy.allow.empty() && policy.deny.empty());
+  return EgressWish{.policy = std::move(policy), .on_top = on_top};
+}
+
+// What only a create says.
+Result<void> read_ports(const JsonObject& network, store::SandboxOptions& options) {
   SPACE_TRY(const auto public_traffic, bool_member(network, "allowPublicTraffic"));
   SPACE_TRY(const auto mask, text_member(network, "maskRequestHost"));
   if (mask && (mask->size() > name_length_max ||
@@ -94,8 +51,44 @@ Result<void> read_network(const JsonObject& network, store::SandboxOptions& opti
                 "'network.maskRequestHost' must be at most {} printable ASCII characters", name_length_max);
   options.allow_public_traffic = public_traffic.value_or(true);
   options.mask_request_host = mask.value_or("");
-  options.network = to_text(network);
   return {};
+}
+
+}  // namespace
+
+Result<EgressWish> read_network(const JsonObject& body, store::SandboxOptions& options) {
+  SPACE_TRY(options.allow_internet_access, bool_member(body, "allow_internet_access"));
+  SPACE_TRY(const JsonObject* network, object_member(body, "network"));
+  SPACE_TRY(EgressWish wish, wish_of(network, options.allow_internet_access));
+  if (network != nullptr) {
+    SPACE_CHECK(refuse_unsupported(*network));
+    SPACE_CHECK(read_ports(*network, options));
+    options.network = to_text(*network);
+  }
+  return wish;
+}
+
+Result<NetworkChange> parse_network_change(std::string_view text) {
+  JsonObject body;
+  if (!text.empty()) {
+    SPACE_TRY(body, parse_json_object(text, "the request body"));
+  }
+  NetworkChange change;
+  SPACE_TRY(change.allow_internet_access, bool_member(body, "allow_internet_access"));
+  SPACE_TRY(change.wish, wish_of(&body, change.allow_internet_access));
+  SPACE_CHECK(refuse_unsupported(body));
+  for (const char* key : {"allowOut", "denyOut"})
+    if (const Json* list = body.if_contains(key); list != nullptr && list->is_array())
+      change.lists[key] = *list;
+  return change;
+}
+
+std::string changed_network(const std::string& before, const JsonObject& lists) {
+  JsonObject network = lists;
+  const auto old = before.empty() ? Result<JsonObject>(JsonObject()) : parse_json_object(before, "network");
+  for (const char* key : {"allowPublicTraffic", "maskRequestHost"})
+    if (const Json* value = old ? old->if_contains(key) : nullptr) network[key] = *value;
+  return network.empty() ? std::string() : to_text(network);
 }
 
 }  // namespace space::control

@@ -47,6 +47,12 @@ constexpr std::array table = std::to_array<RouteEntry>({
     {"GET", "/v1/sandboxes/{id}/diff", Action::sandbox_diff},
     {"GET", "/v1/sandboxes/{id}/pause-policy", Action::pause_policy_get},
     {"PUT", "/v1/sandboxes/{id}/pause-policy", Action::pause_policy_set},
+    {"PUT", "/sandboxes/{id}/network", Action::sandbox_set_network},
+    {"GET", "/v1/sandboxes/{id}/egress", Action::egress_get},
+    {"PUT", "/v1/sandboxes/{id}/egress", Action::egress_set},
+    {"POST", "/v1/sandboxes/{id}/egress/rules", Action::egress_edit},
+    {"POST", "/v1/sandboxes/{id}/egress/test", Action::egress_test},
+    {"GET", "/v1/sandboxes/{id}/egress/log", Action::egress_log},
     {"GET", "/v1/sandboxes/{id}/tunnel", Action::sandbox_tunnel},
     {"GET", "/sandboxes/{id}/logs", Action::sandbox_logs_v1},
     {"GET", "/v2/sandboxes/{id}/logs", Action::sandbox_logs_v2},
@@ -66,7 +72,6 @@ constexpr std::array table = std::to_array<RouteEntry>({
     {"GET", "/v1/node", Action::node_info},
     // A plain 404 would make the SDK say that the sandbox does not exist.
     {"POST", "/sandboxes/{id}/refreshes", Action::not_available},
-    {"PUT", "/sandboxes/{id}/network", Action::not_available},
     {"GET", "/sandboxes/{id}/metrics", Action::not_available},
 });
 

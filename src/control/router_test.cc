@@ -108,6 +108,11 @@ TEST(Router, ApiRoutes) {
   EXPECT_EQ(api(route(head("GET", "/snapshots?limit=2"))), (ApiRoute{Action::published_list, ""}));
   EXPECT_EQ(api(route(head("DELETE", "/templates/team%2Fmy-name%3Av1"))),
             (ApiRoute{Action::published_remove, "team/my-name:v1"}));
+  EXPECT_EQ(api(route(head("PUT", "/sandboxes/i1-c/network"))),
+            (ApiRoute{Action::sandbox_set_network, "i1"}));
+  EXPECT_EQ(api(route(head("GET", "/v1/sandboxes/i1/egress/log?after=2"))),
+            (ApiRoute{Action::egress_log, "i1"}));
+  EXPECT_EQ(api(route(head("POST", "/v1/sandboxes/i1/egress/rules"))), (ApiRoute{Action::egress_edit, "i1"}));
   EXPECT_EQ(api(route(head("POST", "/sandboxes/i1/refreshes"))).action, Action::not_available);
 }
 

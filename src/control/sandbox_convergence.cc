@@ -109,6 +109,7 @@ Result<SandboxService::NodeReport> SandboxService::read_report(const Json& value
   SPACE_TRY(report.schedule, schedule_of(object));
   SPACE_TRY(const auto recovery, text_member(object, "recovery"));
   if (recovery) report.recovery = recovery_policy_from(*recovery);
+  SPACE_TRY(report.egress_generation, int_member(object, "egress_generation", 0, INT64_MAX));
   SPACE_TRY(const JsonObject* policy, object_member(object, "policy"));
   if (policy != nullptr) {
     report.policy.emplace();
@@ -125,6 +126,13 @@ void SandboxService::tell_what_differs(const LivePtr& live, const NodeReport& re
     spawn(executor_, "tell schedule", tell_schedule(live));
   if (report.recovery && *report.recovery != live->row.recovery)
     spawn(executor_, "tell recovery policy", tell_recovery(live));
+  tell_lost_egress(live, report);
+}
+
+// A change that got lost on its way back: nobody was told that it is in force.
+void SandboxService::tell_lost_egress(const LivePtr& live, const NodeReport& report) {
+  if (report.egress_generation && *report.egress_generation != live->row.egress.generation)
+    spawn(executor_, "tell egress policy", tell_egress(live));
 }
 
 // One sandbox as the node has it against our row of it.
@@ -142,6 +150,7 @@ Task<void> SandboxService::compare(NodeReport report) {
   if (live->starting_here || live->moving) co_return;  // who asked for it hears of it
   const bool interrupted = half_built(live->row.state) && !serves(report.state);
   if (!interrupted && is_failed(report.state) && report.disk_kept) {
+    tell_lost_egress(live, report);
     co_await keep_failed(live, report.reason);
   } else if (!interrupted && recovers(report.state)) {
     tell_what_differs(live, report);

@@ -28,7 +28,9 @@ JsonObject node_request(const store::Sandbox& row, const CreateRequest::Env& env
                      {"default_user", row.default_user},
                      {"default_workdir", row.default_workdir},
                      {"policy", std::move(policy)},
-                     {"recovery", to_string(row.recovery)}};
+                     {"recovery", to_string(row.recovery)},
+                     {"egress", parse_json(row.egress.policy).value_or(Json())},
+                     {"egress_generation", row.egress.generation}};
   if (row.schedule) request["schedule"] = to_json(*row.schedule);
   if (row.origin) request["from"] = as_json(*row.origin);
   return request;
@@ -120,6 +122,16 @@ Task<std::string> SandboxService::choose_id(Source source) {
   co_return new_sandbox_id();
 }
 
+// What is asked for, else what the sandbox has whose snapshot it begins as, else the operator's default.
+Task<Result<store::Egress>> SandboxService::choose_egress(std::string team, EgressWish wish, Source source) {
+  if (!wish.policy && source.snapshot) {
+    SPACE_CO_TRY(const auto origin, co_await repository_.find_sandbox(source.snapshot->sandbox));
+    if (origin && origin->team == team) co_return origin->egress;
+  }
+  SPACE_CO_TRY(std::string policy, policy_text(egress_of(wish, limits_.egress_default)));
+  co_return store::Egress{std::move(policy), 1};
+}
+
 Task<ApiResult<store::Sandbox>> SandboxService::create(store::Team team, CreateRequest request) {
   const auto source = co_await resolve(team, request.template_name);
   if (!source) co_return std::unexpected(source.error());
@@ -128,6 +140,9 @@ Task<ApiResult<store::Sandbox>> SandboxService::create(store::Team team, CreateR
         ApiError{503, "No node is connected. Is space-sandboxd running? `space doctor` tells",
                  "sandbox_no_compatible_node", ""});
   store::Sandbox row = new_row(team, request);
+  auto egress = co_await choose_egress(team.id, request.egress, *source);
+  if (!egress) co_return std::unexpected(to_api_error(egress.error()));
+  row.egress = *std::move(egress);
   row.id = co_await choose_id(*source);
   co_return co_await start_new(std::move(row), *source, std::move(request.env), limits_.create_patience);
 }

@@ -112,6 +112,7 @@ store::Sandbox SandboxService::child_of(const store::Sandbox& parent, std::int64
   row.policy = parent.policy;
   row.schedule = parent.schedule;
   row.recovery = parent.recovery;
+  row.egress = parent.egress;
   if (!parent.access_token.empty()) row.access_token = new_token();
   if (!parent.traffic_token.empty()) row.traffic_token = new_token();
   row.timeout_s = timeout_s;

@@ -9,6 +9,7 @@
 // leaves. Who comes meanwhile waits for its end, so a hundred requests start one resume.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -35,6 +36,8 @@ struct ServiceLimits {
   Millis move_patience{50'000};          // of a pause, stop or resume
   Millis pool_patience{250};             // for a parked VM; then the create goes without
   Millis fork_patience{240'000};         // of all sandboxes that one fork makes
+  EgressMode egress_default = EgressMode::allow_all;  // of a sandbox whose creator says nothing
+  bool egress_internal = false;  // whether an API key may open addresses that are closed to sandboxes
 };
 
 // What the data plane must know of a sandbox.
@@ -54,6 +57,21 @@ struct RolledBack {
   store::Sandbox row;
   std::int64_t snapshot = 0;  // what it is now
   std::int64_t undo = 0;      // what it was before
+};
+
+// A policy in force, and how many live connections it ended.
+struct EgressChanged {
+  store::Egress egress;
+  std::int64_t cut = 0;
+};
+
+// What becomes of a policy and of what E2B shows of it; the generation is the node's to say.
+using EgressEditor = std::function<Result<store::EgressChange>(const store::Sandbox&)>;
+
+struct EgressState {
+  store::Sandbox row;
+  JsonObject object;  // as its node has it; empty: no node
+  JsonObject stats;   // of its gateway; empty: none
 };
 
 // A sandbox, and what the node said of it; empty when it said nothing.
@@ -127,6 +145,15 @@ class SandboxService final : public NodeObserver {
                                             std::optional<SnapshotSchedule> schedule);
   Task<Result<store::Sandbox>> set_recovery(std::string team, std::string id, RecoveryPolicy policy);
 
+  // sandbox_egress.cc. In any state. In force when it returns; after an error the old policy is in force,
+  // here and there. conflict also: `running_only` and it rests, or another change takes too long.
+  Task<Result<EgressChanged>> change_egress(std::string team, std::string id, EgressEditor edit,
+                                            bool running_only);
+  Task<Result<EgressState>> egress(std::string team, std::string id);
+  // What its gateway says; `request` as the node takes it but for the id.
+  Task<Result<JsonObject>> egress_test(std::string team, std::string id, JsonObject request);
+  Task<Result<JsonObject>> egress_log(std::string team, std::string id, JsonObject request);
+
   // sandbox_extras.cc.
   Task<Result<store::PausePolicy>> set_policy(std::string team, std::string id, store::PausePolicy policy);
   Task<Result<JsonObject>> pools();
@@ -164,6 +191,7 @@ class SandboxService final : public NodeObserver {
     std::optional<store::PausePolicy> policy = {};
     std::optional<std::optional<SnapshotSchedule>> schedule = {};
     std::optional<RecoveryPolicy> recovery = {};
+    std::optional<std::int64_t> egress_generation = {};
     bool disk_kept = false;    // of one that failed
     bool awaits_init = false;  // of one that recovers: it boots once it is given its token
   };
@@ -182,6 +210,11 @@ class SandboxService final : public NodeObserver {
   // Also one that failed and whose disk is kept; `running` finds the others.
   Task<Result<LivePtr>> kept(std::string team, std::string id);
   Task<Result<LivePtr>> running(std::string team, std::string id);
+  Task<Result<store::Egress>> choose_egress(std::string team, EgressWish wish, Source source);
+  struct EgressRun;
+  Task<void> run_egress_change(LivePtr live, store::EgressChange change, std::shared_ptr<EgressRun> run);
+  Task<Result<EgressChanged>> carry_out_egress(LivePtr live, store::EgressChange change);
+  Task<void> tell_egress(LivePtr live);
   store::Sandbox new_row(const store::Team& team, const CreateRequest& request) const;
   // A snapshot template, or one of the operator's templates.
   Task<Result<std::optional<Source>>> find_source(store::Team team, TemplateKey key, bool snapshot);
@@ -228,6 +261,7 @@ class SandboxService final : public NodeObserver {
   Task<void> tell_schedule(LivePtr live);
   Task<void> tell_recovery(LivePtr live);
   void tell_what_differs(const LivePtr& live, const NodeReport& report);
+  void tell_lost_egress(const LivePtr& live, const NodeReport& report);
   static Result<NodeReport> read_report(const Json& value);
   void forget(const LivePtr& live);
   void arm(const store::Sandbox& row);

@@ -31,7 +31,7 @@ class LoopbackStream final : public Stream {
 
 struct TestPlane::Parts {
   Parts(const Executor& executor, std::unique_ptr<store::Repository> opened, const Clock& clock,
-        std::int64_t timeout_max_s)
+        std::int64_t timeout_max_s, EgressMode egress_default)
       : repository(std::move(opened)),
         nodes(executor),
         sandboxes(executor, *repository, nodes, clock,
@@ -41,7 +41,8 @@ struct TestPlane::Parts {
                    .delete_patience = Millis(5000),
                    .transition_patience = Millis(300),
                    .move_patience = Millis(5000),
-                   .pool_patience = Millis(100)}),
+                   .pool_patience = Millis(100),
+                   .egress_default = egress_default}),
         auth(*repository, clock),
         api(*repository, sandboxes, nodes, auth, clock, ""),
         proxy(sandboxes, nodes),
@@ -63,7 +64,8 @@ std::string Answer::message() const {
   return text && *text ? **text : "";
 }
 
-TestPlane::TestPlane(std::int64_t timeout_max_s) : timeout_max_s_(timeout_max_s) {
+TestPlane::TestPlane(std::int64_t timeout_max_s, EgressMode egress_default)
+    : timeout_max_s_(timeout_max_s), egress_default_(egress_default) {
   char pattern[] = "/tmp/space-control-XXXXXX";
   folder_ = mkdtemp(pattern);
   loop_ = std::make_unique<boost::asio::io_context>(1);
@@ -82,7 +84,8 @@ TestPlane::~TestPlane() {
 void TestPlane::open() {
   auto repository = store::open_sqlite_repository(folder_ + "/control.db");
   ASSERT_TRUE(repository) << repository.error().message;
-  parts_ = std::make_unique<Parts>(executor(), *std::move(repository), clock, timeout_max_s_);
+  parts_ =
+      std::make_unique<Parts>(executor(), *std::move(repository), clock, timeout_max_s_, egress_default_);
   ASSERT_TRUE(run(bootstrap(*parts_->repository, folder_, "http://127.0.0.1:3000", clock.wall())));
   const auto file = parse_json_object(*read_file(folder_ + "/bootstrap.json", 4096), "bootstrap");
   api_key = *require_text(*file, "api_key");

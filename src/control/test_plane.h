@@ -23,7 +23,7 @@ struct Answer {
 
 class TestPlane {
  public:
-  explicit TestPlane(std::int64_t timeout_max_s = 3600);
+  explicit TestPlane(std::int64_t timeout_max_s = 3600, EgressMode egress_default = EgressMode::allow_all);
   ~TestPlane();
 
   void connect_node();  // the node dials in; returns when it is accepted
@@ -86,6 +86,7 @@ class TestPlane {
   void open();
 
   std::int64_t timeout_max_s_;
+  EgressMode egress_default_;
   std::string folder_;
   std::unique_ptr<boost::asio::io_context> loop_;
   std::unique_ptr<FakeNode> node_;
