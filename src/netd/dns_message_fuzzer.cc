@@ -3,6 +3,9 @@
 #include <cstdlib>
 
 #include "netd/dns_answer.h"
+#include "netd/dns_cache.h"
+#include "netd/dns_chain.h"
+#include "netd/reverse_name.h"
 
 namespace {
 
@@ -18,6 +21,22 @@ void check_name(const std::string& name) {
   require(!wire.empty() && wire.size() <= dns_limits::name_bytes);
 }
 
+void check_chain(const DnsMessage& message) {
+  const auto chain = follow_chain(message.answers, message.question.name, message.question.type);
+  if (!chain) return;
+  require(chain->cnames.size() <= max_cnames && chain->records.size() <= max_chain_records);
+  for (const DnsRecord& record : chain->records) require(record.type == message.question.type);
+}
+
+// What is left of a service binding has nothing more to lose.
+void check_binding(const DnsRecord& record) {
+  const auto plain = plain_service_binding(record);
+  if (!plain) return;
+  require(plain->record.data.size() <= record.data.size());
+  const auto again = plain_service_binding(plain->record);
+  require(again && again->record == plain->record && again->target == plain->target);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -31,8 +50,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const DnsRecord& record : message->answers) {
     check_name(record.name);
     (void)address_in(record);
+    check_binding(record);
     if (const auto name = name_in(record)) check_name(*name);
   }
+  check_chain(*message);
+  (void)block_of_reverse_name(dns_lower(message->question.name));
+  if (const auto reply = reply_of(*message)) require(reply->ttl_s >= min_ttl_s && reply->ttl_s <= max_ttl_s);
 
   DnsAnswer answer = answer_to(*message);
   answer.records = message->answers;

@@ -128,7 +128,7 @@ bool DnsService::judge(Ask& ask) {
   if (ask.edns_version != 0) return only_code(DnsRcode::bad_version);
   if (question->klass != internet_class) return only_code(DnsRcode::refused);
   if (is_meta(ask.type)) return only_code(DnsRcode::not_implemented);
-  const auto canonical = canonical_host_name(question->name);
+  const auto canonical = wire_host_name(question->name);
   ask.to_note = true;
   ask.name = canonical ? *canonical : quoted(question->name);
   if (!ask.rules.matcher) return refuse(ask, DnsRcode::server_failure, EgressReason::no_policy);
@@ -245,7 +245,7 @@ std::optional<DnsRecord> DnsService::kept_record(const Ask& ask, DnsRecord recor
     auto plain = plain_service_binding(record);
     if (!plain) return std::nullopt;
     // A client would go on with that name and be refused: without the record it takes this one.
-    const auto target = canonical_host_name(plain->target);
+    const auto target = wire_host_name(plain->target);
     const bool usable = plain->target.empty() || (target && ask.rules.matcher->name_may_resolve(*target));
     return usable ? std::optional(std::move(plain->record)) : std::nullopt;
   }
