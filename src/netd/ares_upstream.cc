@@ -60,14 +60,11 @@ class AresUpstream final : public DnsUpstream {
     DnsMessage message;
     bool ours = false;  // it repeats the question to the letter
   };
-  enum class Way : unsigned char { udp, udp_without_edns, tcp };
+  enum class Way : unsigned char { udp, tcp };
 
   static Task<Result<DnsReply>> ask(std::shared_ptr<State> state, std::string name, DnsType type,
                                     Deadline deadline) {
     SPACE_CO_TRY(Heard heard, co_await exchange(state, name, type, Way::udp, deadline));
-    if (heard.message.rcode == DnsRcode::format_error && !heard.message.edns) {
-      SPACE_CO_TRY(heard, co_await exchange(state, name, type, Way::udp_without_edns, deadline));
-    }
     if (!heard.ours) {
       // A forgery, or a resolver that changes case. Over TCP nobody on another path can answer.
       SPACE_CO_TRY(heard, co_await exchange(state, name, type, Way::tcp, deadline));
@@ -81,7 +78,8 @@ class AresUpstream final : public DnsUpstream {
     const DnsQuestion question{.name = with_random_case(std::move(name)), .type = type};
     const ExchangeGuard guard(std::make_shared<AresExchange>(state->executor));
     SPACE_CO_CHECK(guard->open(state->resolvers, way == Way::tcp));
-    guard->send(write_query(random_id(), question, way != Way::udp_without_edns));
+    // A resolver that knows no EDNS is asked again without it by c-ares.
+    guard->send(write_query(random_id(), question, true));
     const auto answer = co_await guard->answer(deadline);
     if (guard->timeouts() > 0 || !answer) std::ranges::rotate(state->resolvers, state->resolvers.begin() + 1);
     if (!answer) co_return std::unexpected(answer.error());
