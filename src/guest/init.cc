@@ -60,6 +60,13 @@ void raise_watch_limits() {
   }
 }
 
+// What is unwritten is what a disk snapshot has to wait for, and what a crash loses. The kernel's default, a
+// tenth of the memory after half a minute, is a second of both; its writing goes into memory of the host.
+void write_back_early() {
+  const auto file = open_fd("/proc/sys/vm/dirty_background_bytes", O_WRONLY | O_CLOEXEC);
+  if (file) warn_if_failed("write-back begins late", write_all(file->get(), as_bytes("1048576")));
+}
+
 }  // namespace
 
 Result<void> start_machine() {
@@ -73,6 +80,7 @@ Result<void> start_machine() {
   warn_if_failed("no ethernet", bring_up_ethernet());
   ensure_name_server();
   raise_watch_limits();
+  write_back_early();
   return {};
 }
 

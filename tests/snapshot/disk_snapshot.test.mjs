@@ -27,8 +27,11 @@ test('a server in the guest is asked all the time: no request fails while fifty 
   const answers = []
   const polling = (async () => { while (going) answers.push(await ask()) })()
   const made = []
-  for (let i = 0; i < 60; ++i) made.push(await here.snapshot(sandbox, { kind: i % 6 === 5 ? 'full' : 'disk' }))
-  going = false
+  try {
+    for (let i = 0; i < 60; ++i) made.push(await here.snapshot(sandbox, { kind: i % 6 === 5 ? 'full' : 'disk' }))
+  } finally {
+    going = false // or this file would never end
+  }
   await polling
   console.log(`# ${answers.length} requests meanwhile`)
   assert.ok(answers.length > 60)
@@ -112,7 +115,7 @@ for (const fault of ['eio-manifest', 'fail-snapshot-begin', 'fail-snapshot-finis
   })
 }
 
-for (const point of ['disk-frozen', 'disk-copied', 'disk-finish']) {
+for (const point of ['disk-frozen', 'disk-copied', 'disk-finish', 'disk-finished']) {
   test(`space-sandboxd dies at ${point}: the machine runs on, its disk is not frozen, nothing half is left`, async () => {
     instance.restart('')
     await instance.use(async (sandbox) => {
