@@ -62,8 +62,8 @@ worse() {  # NAME UNIT SCRIPT
 
 copies=0
 copy_units "$work/units"
-declare -A threshold=([space-noded.service]=68 [space-control.service]=17 [space-sandboxd.service]=13)
-for unit in space-noded.service space-control.service space-sandboxd.service space.target; do
+declare -A threshold=([space-noded.service]=68 [space-control.service]=17 [space-sandboxd.service]=13 [space-netd.service]=17)
+for unit in space-noded.service space-netd.service space-control.service space-sandboxd.service space.target; do
   if is_clean "$work/units" "$unit"; then report ok "$unit is read without a warning"; else report failed "$unit is read without a warning"; fi
 done
 for unit in "${!threshold[@]}"; do

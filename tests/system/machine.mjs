@@ -77,6 +77,7 @@ export function leakTable({ state: stateFolder, run: runFolder, pid } = { state,
   const root = `/proc/${pid}/root`
   const all = processes()
   const machines = virtualMachinesOf(all, runFolder)
+  const slots = list(`${root}${runFolder}/noded/netns`)
   const ours = new Set(all.filter((p) => p.cmdline.includes(runFolder)).map((p) => p.pid))
   return {
     vmProcesses: machines.length,
@@ -86,6 +87,7 @@ export function leakTable({ state: stateFolder, run: runFolder, pid } = { state,
     nodedFds: descriptors('space-noded', runFolder),
     sandboxdFds: descriptors('space-sandboxd', runFolder),
     controlFds: descriptors('space-control', runFolder),
+    netdFds: descriptors('space-netd', runFolder),
     subvolumes: list(`${root}${stateFolder}/pool/sandboxes`).length,
     templates: list(`${root}${stateFolder}/pool/templates`).length,
     snapshots: list(`${root}${stateFolder}/pool/snapshots`).reduce((sum, id) => sum + list(`${root}${stateFolder}/pool/snapshots/${id}`).length, 0),
@@ -93,7 +95,8 @@ export function leakTable({ state: stateFolder, run: runFolder, pid } = { state,
     loopDevices: list('/sys/block').filter((name) => read(`/sys/block/${name}/loop/backing_file`).startsWith(stateFolder)).length,
     mounts: read(`/proc/${pid}/mounts`).split('\n').filter((line) => line.includes(stateFolder) || line.includes(runFolder)).length,
     cgroups: cgroups(instanceOf(runFolder)).length,
-    netns: list(`${root}${runFolder}/noded/netns`).length,
+    netns: slots.filter((name) => !name.startsWith('.')).length,
+    spareSlots: slots.filter((name) => name.startsWith('.')).length, // made ahead: always as many, once nothing moves
     taps: machines.reduce((sum, p) => sum + openTaps(p.pid), 0) + list('/sys/class/net').filter((name) => name.startsWith('tap')).length,
     vmFolders: list(`${root}${runFolder}/noded/vm`).length,
     sandboxdFolders: list(`${root}${runFolder}/sandboxd/vm`).length,
@@ -102,7 +105,7 @@ export function leakTable({ state: stateFolder, run: runFolder, pid } = { state,
 
 // The daemons' memory, in MiB, by name.
 export function residentMib() {
-  return Object.fromEntries(['space-noded', 'space-sandboxd', 'space-control'].map((name) =>
+  return Object.fromEntries(['space-noded', 'space-netd', 'space-sandboxd', 'space-control'].map((name) =>
     [name, Math.round(Number(/^VmRSS:\s+(\d+)/m.exec(read(`/proc/${daemon(name)?.pid}/status`))?.[1] ?? 0) / 1024)]))
 }
 
