@@ -8,6 +8,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Millis repeat_window = 10s;
+constexpr Millis flush_pause = 1s;  // a guest that asks for ever other things does not make it a habit
 constexpr std::size_t host_bytes_max = 253;
 constexpr std::size_t path_bytes_max = 256;
 
@@ -66,11 +67,11 @@ void EgressLog::add(LogEntry entry) {
   append(std::move(entry));
 }
 
-bool EgressLog::add_refusal(LogEntry entry) {
+bool EgressLog::add_counted(LogEntry entry) {
   const Monotonic now = clock_.monotonic();
   entry.host.resize(std::min(entry.host.size(), host_bytes_max));
   std::string key = key_of(entry);
-  if (repeats_.size() >= kinds_of_refusal_max && !repeats_.contains(key)) flush(now);
+  if (repeats_.size() >= kinds_of_refusal_max && now - flushed_ >= flush_pause) flush(now);
   if (repeats_.size() >= kinds_of_refusal_max && !repeats_.contains(key)) key = coarse_key_of(entry);
   const auto [found, first] = repeats_.try_emplace(std::move(key));
   Repeats& repeats = found->second;
@@ -88,6 +89,7 @@ bool EgressLog::add_refusal(LogEntry entry) {
 
 // What was counted in windows that are over; these start anew with the next of their kind.
 void EgressLog::flush(Monotonic now) {
+  flushed_ = now;
   for (auto at = repeats_.begin(); at != repeats_.end();) {
     Repeats& repeats = at->second;
     if (now - repeats.since < repeat_window) {

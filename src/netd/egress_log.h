@@ -1,6 +1,6 @@
 // EgressLog: what one sandbox's guest asked for and what became of it, the newest entries only. Refusals
-// alike are counted: one entry at once and one every ten seconds, so that a guest that asks without end
-// neither fills the memory nor hides what happened before. Pure but for its clock.
+// alike, and questions for names, are counted: one entry at once and one every ten seconds, so that a guest
+// that asks without end neither fills the memory nor hides what happened before. Pure but for its clock.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class EgressLog {
 
   void add(LogEntry entry);
   // As add, but of those alike only one in ten seconds. True: it became an entry now.
-  bool add_refusal(LogEntry entry);
+  bool add_counted(LogEntry entry);
 
   struct Page {
     std::vector<LogEntry> entries;
@@ -71,6 +71,7 @@ class EgressLog {
   std::deque<LogEntry> entries_;
   std::uint64_t last_ = 0;
   std::map<std::string, Repeats> repeats_;
+  Monotonic flushed_{};
 };
 
 }  // namespace space::netd

@@ -169,7 +169,6 @@ bool Flow::leads_to(const FlowDecision& decision) const {
 
 void Flow::close_upstream() {
   if (upstream_) upstream_->reset();
-  upstream_ = nullptr;
 }
 
 EgressVerdict Flow::judge_again() const {
@@ -178,7 +177,7 @@ EgressVerdict Flow::judge_again() const {
   // Nothing was said yet: whoever asks will get today's answer.
   if (!question_ || to_.port == dns_port) return {.allowed = true, .reason = allowed_.reason, .rule = {}};
   FlowDecision decision = decide(matcher, to_, *question_);
-  if (!decision.verdict.allowed || !upstream_) return decision.verdict;
+  if (!decision.verdict.allowed || !upstream_ || !upstream_->open()) return decision.verdict;
   EgressVerdict here = matcher.dialable(platform, address_, to_.port, name_counts(decision, to_));
   if (!here.allowed) return here;
   if (decision.resolve) {

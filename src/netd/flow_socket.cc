@@ -106,6 +106,9 @@ Task<Result<void>> drop_input(FlowSocketPtr socket) {
 Task<void> FlowSocket::wait(Descriptor::wait_type what) {
   if (!open()) co_return;
   co_await descriptor_.async_wait(what, asio::as_tuple(asio::use_awaitable));
+  // A cancelled wait must not look as if something had happened.
+  if ((co_await asio::this_coro::cancellation_state).cancelled() != asio::cancellation_type::none)
+    throw boost::system::system_error(asio::error::operation_aborted);
 }
 
 Task<void> FlowSocket::readable() {

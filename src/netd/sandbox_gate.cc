@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -44,6 +45,11 @@ std::uint64_t positive(std::int64_t value) {
   return value > 0 ? static_cast<std::uint64_t>(value) : 0;
 }
 
+// Of an allow rule for blocks that is about what a flow is.
+bool about_content(const EgressRule& rule) {
+  return rule.protocol != EgressProtocol::any || rule.by_request();
+}
+
 EgressVerdict refusal(EgressReason reason) {
   return {.allowed = false, .reason = reason, .rule = {}};
 }
@@ -83,6 +89,7 @@ Task<std::size_t> SandboxGate::set_policy(std::shared_ptr<const EgressMatcher> m
   const auto self = shared_from_this();
   matcher_ = std::move(matcher);
   generation_ = generation;
+  reads_flows_ = matcher_->needs_names() || std::ranges::any_of(matcher_->policy().allow, about_content);
   dns_->set_policy(matcher_, loop_.platform);
   const EgressLimits& limits = matcher_->policy().limits;
   traffic_.set_limits({positive(limits.bytes_per_s), positive(limits.bytes_total)},
@@ -215,7 +222,7 @@ bool SandboxGate::admit(Fd connected) {
       refuse(std::move(connected), *to, *no);
       return true;
     }
-    expected = matcher_->expected(to->address, to->port, to->names);
+    if (reads_flows_) expected = matcher_->expected(to->address, to->port, to->names);
   }
   ++counters_.flows_total;
   const auto flow = std::make_shared<Flow>(shared_from_this(),
@@ -258,7 +265,7 @@ void SandboxGate::log_refusal(LogEntry entry) {
   ++counters_.denied_total;
   count({.allowed = false, .reason = entry.reason, .rule = {}});
   entry.generation = generation_;
-  if (log_.add_refusal(std::move(entry))) log_changed_.notify_all();
+  if (log_.add_counted(std::move(entry))) log_changed_.notify_all();
 }
 
 void SandboxGate::dns_query(const DnsDecision& decision) {
@@ -271,7 +278,8 @@ void SandboxGate::dns_query(const DnsDecision& decision) {
                  .rule = decision.rule};
   if (decision.allowed) {
     count({.allowed = true, .reason = decision.reason, .rule = {}});
-    log_allowed(std::move(entry));
+    entry.generation = generation_;
+    if (log_.add_counted(std::move(entry))) log_changed_.notify_all();
     return;
   }
   ++counters_.dns_refused;

@@ -78,6 +78,7 @@ class SandboxGate : public DnsObserver, public std::enable_shared_from_this<Sand
   const std::string id_;
   std::shared_ptr<const EgressMatcher> matcher_;
   std::uint64_t generation_ = 0;
+  bool reads_flows_ = false;  // some rule asks for more than an address
   std::shared_ptr<Pins> pins_;
   std::shared_ptr<DnsService> dns_;
   Traffic traffic_;
