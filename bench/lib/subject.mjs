@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process'
 import readline from 'node:readline'
 import { compile, life, Sandbox, until, upload } from './platform.mjs'
+import { Stopwatch } from './report.mjs'
 import { qemuOf } from '../../tests/system/machine.mjs'
 
 // A program in the guest that beats, dirties memory when asked and writes into a file, and the watcher of its heart.
@@ -28,6 +29,12 @@ export class Subject {
   async gap() {
     this.watcher.stdin.write('\n')
     return Number((await this.lines.next()).value)
+  }
+  // What its writer hands to the kernel from now on: `rate()`, MB/s.
+  async writing() {
+    const total = async () => Number((await this.sandbox.commands.run("awk '/^wchar/ { print $2 }' /proc/$(pgrep -n beat)/io")).stdout)
+    const [from, watch] = [await total(), new Stopwatch()]
+    return { rate: async () => Math.round((await total() - from) / watch.ms() / 100) / 10 }
   }
   async close() {
     this.watcher.stdin.end()
