@@ -1,5 +1,7 @@
 #include "netd/sandbox_gate.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -225,6 +227,8 @@ bool SandboxGate::admit(Fd connected) {
     if (reads_flows_) expected = matcher_->expected(to->address, to->port, to->names);
   }
   ++counters_.flows_total;
+  const int on = 1;
+  ::setsockopt(connected.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // what comes goes on at once
   const auto flow = std::make_shared<Flow>(shared_from_this(),
                                            std::make_shared<FlowSocket>(loop_.executor, std::move(connected)),
                                            *std::move(to), std::move(share));
