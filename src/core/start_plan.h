@@ -34,7 +34,7 @@ enum class EarlierHost : unsigned char {
   gone,    // it runs, and sees in a moment that its last one has gone
   copied,  // the last one was another machine's, of which this is a copy: it stands between two frames of
            // that session
-  cut,  // the same, but it stands anywhere in that session
+  cut,     // the same, but it stands anywhere in that session
 };
 
 namespace effect {
@@ -46,8 +46,10 @@ struct RestoreDisk {   // of a snapshot
   std::string source;  // the sandbox it was taken of
   std::uint64_t number = 0;
 };
-struct CreateSlot {};   // the network namespace and its tap
-struct OpenSockets {};  // QMP and channel, listening, for QEMU to inherit
+struct CreateSlot {};    // the network namespace and its tap
+struct OpenGateway {};   // begins to connect the slot with the gateway, under the sandbox's policy
+struct AwaitGateway {};  // it is connected: before user code runs
+struct OpenSockets {};   // QMP and channel, listening, for QEMU to inherit
 struct LaunchVmm {
   std::int64_t vcpus = 0;
   std::int64_t memory_mib = 0;
@@ -73,13 +75,22 @@ struct InitGuest {};    // token, environment, default user
 struct WakeGuest {};    // a restored guest: entropy, clock, identity and all it is told before user code runs
 }  // namespace effect
 
-using Effect = std::variant<effect::CreateDisk, effect::RestoreDisk, effect::CreateSlot, effect::OpenSockets,
-                            effect::LaunchVmm, effect::ConnectChannel, effect::ConnectQmp, effect::LoadState,
-                            effect::Continue, effect::AttachChannel, effect::SetIdentity, effect::InitGuest,
-                            effect::WakeGuest>;
+using Effect = std::variant<effect::CreateDisk, effect::RestoreDisk, effect::CreateSlot, effect::OpenGateway,
+                            effect::AwaitGateway, effect::OpenSockets, effect::LaunchVmm,
+                            effect::ConnectChannel, effect::ConnectQmp, effect::LoadState, effect::Continue,
+                            effect::AttachChannel, effect::SetIdentity, effect::InitGuest, effect::WakeGuest>;
 
 // Every undo is idempotent and does nothing where its effect never happened.
-enum class Undo : unsigned char { none, remove_disk, remove_slot, remove_sockets, end_vmm, close_channel };
+enum class Undo : unsigned char {
+  none,
+  remove_disk,
+  remove_slot,
+  close_gateway,   // the gateway keeps policy and names
+  forget_gateway,  // nor those
+  remove_sockets,
+  end_vmm,
+  close_channel
+};
 
 struct Step {
   Effect effect;

@@ -34,7 +34,8 @@ TEST(StartPlan, CarriesTheSpec) {
 TEST(StartPlan, WhatTheVmmNeedsComesBeforeIt) {
   const StartPlan plan = plan_cold_start({});
   const std::size_t vmm = position(plan, "launch VMM");
-  for (const auto* before : {"create disk", "create network slot", "open sockets"})
+  EXPECT_LT(position(plan, "create network slot"), position(plan, "open gateway"));
+  for (const auto* before : {"create disk", "create network slot", "open gateway", "open sockets"})
     EXPECT_LT(position(plan, before), vmm);
   EXPECT_LT(position(plan, "attach channel"), position(plan, "set identity"));
   EXPECT_EQ(position(plan, "initialise guest"), plan.size() - 1);  // its answer is what a create waits for
@@ -70,6 +71,21 @@ TEST(StartPlan, OnlyAFirstStartThatFailsTakesTheDiskAlong) {
   EXPECT_FALSE(removes_disk(plan_boot({})));
   EXPECT_FALSE(contains(undo_vmm(), Undo::remove_disk));
   EXPECT_TRUE(contains(undo_everything(), Undo::remove_disk));
+}
+
+TEST(StartPlan, NoGuestRunsBeforeItsGatewayAndAFirstStartThatFailsIsForgottenThere) {
+  for (const StartPlan& plan : every_plan()) {
+    EXPECT_LT(position(plan, "open gateway"), position(plan, "await gateway"));
+    EXPECT_LT(position(plan, "await gateway"), position(plan, "attach channel"));
+  }
+  const StartPlan resumed = plan_resume({}, {"i", 1}, EarlierHost::copied);
+  EXPECT_LT(position(resumed, "await gateway"), position(resumed, "continue"));
+  EXPECT_EQ(resumed[position(resumed, "open gateway")].undo, Undo::close_gateway);
+  for (const StartPlan& first : {plan_cold_start({}), plan_start_from({}, {{"i", 1}}),
+                                 plan_start_from({}, {{"i", 1}, SnapshotKind::disk})})
+    EXPECT_EQ(first[position(first, "open gateway")].undo, Undo::forget_gateway);
+  EXPECT_TRUE(contains(undo_vmm(), Undo::close_gateway));
+  EXPECT_TRUE(contains(undo_everything(), Undo::forget_gateway));
 }
 
 TEST(StartPlan, ARestoredGuestIsToldAllInOneBeforeAnythingElse) {

@@ -174,6 +174,7 @@ Result<FakeNoded::Answer> FakeNoded::carry_out(const noded::Request& request, st
     case Verb::disk_restore:
       return restore_disk(sandboxes[id], request);
     case Verb::slot_create:
+      if (!sandboxes[id].slot) sandboxes[id].slot_replaced = false;
       sandboxes[id].slot = true;
       return answer;
     case Verb::vmm_launch:
@@ -200,6 +201,11 @@ Result<FakeNoded::Answer> FakeNoded::carry_out_on(Held& held, const noded::Reque
     case Verb::slot_remove:
       if (runs) return fail(Code::conflict, "a VMM is there");
       held.slot = false;
+      break;
+    case Verb::slot_check:
+      if (!held.slot) return fail(Code::not_found, "there is no slot");
+      if (held.slot_replaced) return fail(Code::conflict, "the slot is another one");
+      answer.values[0] = std::exchange(held.slot_damaged, false) ? 1 : 0;
       break;
     case Verb::vmm_open:
       if (!runs) return fail(Code::not_found, "no VMM runs");

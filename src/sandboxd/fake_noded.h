@@ -21,7 +21,9 @@ class FakeNoded {
   struct Held {
     bool disk = false;
     bool slot = false;
-    std::string content;  // of its disk
+    bool slot_damaged = false;   // something of it is missing
+    bool slot_replaced = false;  // its VM is connected to another
+    std::string content;         // of its disk
     // The snapshot that its disk came from, if any.
     std::optional<std::pair<std::string, std::uint64_t>> origin;
     Fd launch_memory;                         // of its VM

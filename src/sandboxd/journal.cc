@@ -45,7 +45,8 @@ std::unexpected<Error> unknown(const char* what, std::string_view where) {
 constexpr const char* sandbox_columns =
     "id, generation, template, vcpus, memory_mib, disk_mib, state, wanted, reason, started_at, wake_at, team,"
     " accelerator, memory, idle, last_snapshot, source, source_number, counter, idle_pause_s, hot_keep_s,"
-    " compared_with, head, undo, disk_from_head, origin, origin_number, schedule, recovery, recovered";
+    " compared_with, head, undo, disk_from_head, origin, origin_number, schedule, recovery, recovered,"
+    " egress, egress_generation";
 
 // What is kept as texts of other parts.
 Result<void> read_policies(const Statement& row, SandboxRecord& record) {
@@ -92,6 +93,8 @@ Result<SandboxRecord> record_of(const Statement& row) {
   record.disk_from_head = row.integer(24) != 0;
   record.origin = snapshot_id_of(row, 25);
   SPACE_CHECK(read_policies(row, record));
+  record.egress = row.text(30);
+  record.egress_generation = row.integer(31);
   return record;
 }
 
@@ -227,7 +230,7 @@ Result<void> Journal::insert(const SandboxRecord& r) {
             r.last_snapshot, sandbox_of(r.restored_from), number_of(r.restored_from), r.counter,
             r.policy.idle_pause_s, r.policy.hot_keep_s, r.compared_with, r.head, r.undo, r.disk_from_head,
             sandbox_of(r.origin), number_of(r.origin), schedule_text(r), to_string(r.recovery),
-            recovered_text(r), epochs_before_a_record)
+            recovered_text(r), r.egress, r.egress_generation, epochs_before_a_record)
       .run();
 }
 
@@ -236,13 +239,13 @@ Result<void> Journal::update(const SandboxRecord& r) {
             db_.prepare("UPDATE sandboxes SET state=?, wanted=?, reason=?, started_at=?, memory=?, idle=?,"
                         " last_snapshot=?, source=?, source_number=?, counter=?, idle_pause_s=?,"
                         " hot_keep_s=?, compared_with=?, head=?, undo=?, disk_from_head=?, schedule=?,"
-                        " recovery=?, recovered=? WHERE id=?"));
+                        " recovery=?, recovered=?, egress=?, egress_generation=? WHERE id=?"));
   return update
       .bind(to_string(r.state), to_string(r.wanted), r.reason, milliseconds(r.started_at),
             to_string(r.memory), r.idle, r.last_snapshot, sandbox_of(r.restored_from),
             number_of(r.restored_from), r.counter, r.policy.idle_pause_s, r.policy.hot_keep_s,
             r.compared_with, r.head, r.undo, r.disk_from_head, schedule_text(r), to_string(r.recovery),
-            recovered_text(r), r.id)
+            recovered_text(r), r.egress, r.egress_generation, r.id)
       .run();
 }
 

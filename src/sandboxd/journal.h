@@ -59,6 +59,8 @@ struct SandboxRecord {
   std::optional<SnapshotSchedule> schedule;
   RecoveryPolicy recovery = RecoveryPolicy::disk;
   std::optional<RecoveryNote> recovered;  // the last time
+  std::string egress = R"({"mode":"deny_all"})";  // JSON of core/egress_policy.h
+  std::int64_t egress_generation = 0;
 };
 
 // What happened to a sandbox and cannot be read off its snapshots.

@@ -5,7 +5,7 @@
 namespace space {
 namespace {
 
-constexpr std::int64_t current_schema = 5;
+constexpr std::int64_t current_schema = 6;
 
 constexpr const char* first_schema = R"(
 CREATE TABLE node(
@@ -104,6 +104,11 @@ CREATE TABLE history(
 );
 CREATE INDEX history_of ON history(sandbox, sequence);
 )";
+// What is from before the network gateway had no network, and has none until somebody says otherwise.
+constexpr const char* sixth_schema = R"(
+ALTER TABLE sandboxes ADD COLUMN egress TEXT NOT NULL DEFAULT '{"mode":"deny_all"}';  -- JSON, core/egress_policy.h
+ALTER TABLE sandboxes ADD COLUMN egress_generation INTEGER NOT NULL DEFAULT 0;
+)";
 
 }  // namespace
 
@@ -121,7 +126,8 @@ Result<void> migrate_journal(Sqlite& db) {
   if (version < 2) SPACE_CHECK(db.execute(second_schema));
   if (version < 3) SPACE_CHECK(db.execute(third_schema));
   if (version < 4) SPACE_CHECK(db.execute(fourth_schema));
-  SPACE_CHECK(db.execute(fifth_schema));
+  if (version < 5) SPACE_CHECK(db.execute(fifth_schema));
+  SPACE_CHECK(db.execute(sixth_schema));
   SPACE_CHECK(db.set_schema_version(current_schema));
   return transaction.commit();
 }

@@ -42,6 +42,10 @@ Task<Result<void>> drop(Task<Result<JsonObject>> task) {
   co_return Result<void>();
 }
 
+Task<Result<void>> done() {
+  co_return Result<void>();
+}
+
 template <class... Ts>
 struct Overloaded : Ts... {
   using Ts::operator()...;
@@ -94,6 +98,11 @@ Task<Result<void>> Machine::apply(Effect effect, Deadline deadline) {
             return host_.noded.disk_restore(id_, from.source, from.number, deadline);
           },
           [&](const effect::CreateSlot&) { return host_.noded.slot_create(id_, deadline); },
+          [&](const effect::OpenGateway&) {
+            open_gateway();
+            return done();
+          },
+          [&](const effect::AwaitGateway&) { return while_alive(await_gateway(deadline)); },
           [&](const effect::OpenSockets&) { return open_sockets(); },
           [&](const effect::LaunchVmm& vmm) { return launch(vmm, deadline); },
           [&](const effect::ConnectQmp&) { return while_alive(connect_qmp(deadline)); },
@@ -124,12 +133,58 @@ Task<Result<void>> Machine::undo(Undo undo) {
       co_return co_await end_vmm();
     case Undo::remove_sockets:
       co_return remove_vm_sockets(folder());
+    case Undo::close_gateway:
+      co_return co_await host_.netd.detach(id_);
+    case Undo::forget_gateway:
+      co_return co_await host_.netd.forget(id_);
     case Undo::remove_slot:
       co_return co_await host_.noded.slot_remove(id_, deadline);
     case Undo::remove_disk:
       co_return co_await host_.noded.disk_remove(id_, deadline);
   }
   __builtin_unreachable();
+}
+
+struct Machine::Opening {
+  explicit Opening(const Executor& executor) : ended(executor) {}
+  std::optional<Result<void>> outcome;
+  Event ended;
+};
+
+// Beside what else a start does: it takes longer than a verb, and nothing needs it before the guest runs.
+void Machine::open_gateway() {
+  opening_ = std::make_shared<Opening>(host_.executor);
+  spawn(host_.executor, "open gateway", tell_gateway(opening_));
+}
+
+Task<void> Machine::tell_gateway(std::shared_ptr<Opening> opening) {
+  const auto self = shared_from_this();
+  opening->outcome = co_await host_.netd.attach(id_, egress_, Deadline::after(undo_limit));
+  opening->ended.notify_all();
+}
+
+Task<Result<void>> Machine::await_gateway(Deadline deadline) {
+  const auto self = shared_from_this();
+  const auto opening = opening_;
+  while (opening && !opening->outcome)
+    if (!co_await opening->ended.wait(deadline) && !opening->outcome)
+      co_return fail(Code::unavailable, "the network gateway does not answer");
+  if (opening) co_return *opening->outcome;
+  co_return Result<void>();
+}
+
+NetworkState Machine::network() const {
+  if (pid_ == 0) return {};
+  NetworkState state = host_.netd.state(id_);
+  if (state.state == "ok" && !repair_.empty()) return {"repaired", repair_};
+  return state;
+}
+
+Task<void> Machine::end(std::string cause) {
+  const auto self = shared_from_this();
+  end_cause_ = std::move(cause);
+  const auto killed = co_await host_.noded.vmm_kill(id_, Deadline::after(undo_limit));
+  if (!killed) log::error("VMM not ended", {{"sandbox", id_}, log::Field(killed.error())});
 }
 
 Task<Result<void>> Machine::open_sockets() {
@@ -364,6 +419,7 @@ Task<Result<void>> Machine::adopt() {
   SPACE_CO_TRY(Vmm vmm, co_await host_.noded.vmm_open(id_, Deadline::after(undo_limit)));
   watch(std::move(vmm));
   spawn(host_.executor, "QMP reconnect", reconnect_qmp());
+  open_gateway();
   keep();
   co_return Result<void>();
 }
@@ -408,6 +464,7 @@ Task<Result<std::string>> Machine::console_text(Deadline deadline) {
 }
 
 Task<std::string> Machine::cause_of_death() {
+  if (!end_cause_.empty()) co_return end_cause_;
   const Deadline deadline = Deadline::after(cause_limit);
   while (true) {
     const auto exit = co_await host_.noded.vmm_exit(id_, deadline);

@@ -9,6 +9,7 @@
 
 #include "sandboxd/channel_link.h"
 #include "sandboxd/guest_wake.h"
+#include "sandboxd/netd_client.h"
 #include "sandboxd/noded_client.h"
 #include "sandboxd/plan_runner.h"
 #include "sandboxd/vm_sockets.h"
@@ -23,7 +24,8 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
  public:
   struct Host {
     Executor executor;
-    NodedClient& noded;     // outlives the machine
+    NodedClient& noded;  // both outlive the machine
+    NetdClient& netd;
     std::string vm_folder;  // holds a folder of sockets for each VM
     std::uint64_t tsc_khz = 0;
     const DaemonProgram* daemon = nullptr;  // for guests with an older one; nullptr: they keep theirs
@@ -40,6 +42,17 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   // For the effects that tell the guest something.
   void set_guest_init(GuestInit init) { guest_init_ = std::move(init); }
   void set_wake(GuestWake wake) { wake_ = std::move(wake); }
+  // What it may reach, from its next open_gateway on; nothing until then.
+  void set_egress(Egress egress) { egress_ = std::move(egress); }
+  // Begins to tell the gateway; a plan has an effect for that.
+  void open_gateway();
+  // How that ended.
+  Task<Result<void>> await_gateway(Deadline deadline);
+  // Something of its network slot was missing and was put back.
+  void note_repair(std::string reason) { repair_ = std::move(reason); }
+  NetworkState network() const;
+  // Ends the VMM for `cause`, which is then that of its death.
+  Task<void> end(std::string cause);
 
   Task<Result<void>> apply(Effect effect, Deadline deadline) override;
   Task<Result<void>> undo(Undo undo) override;
@@ -104,6 +117,8 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
 
  private:
   struct Connecting;
+  struct Opening;
+  Task<void> tell_gateway(std::shared_ptr<Opening> opening);
   Task<Result<void>> open_sockets();
   Task<Result<void>> launch(effect::LaunchVmm spec, Deadline deadline);
   Task<Result<void>> connect_qmp(Deadline deadline);
@@ -128,6 +143,10 @@ class Machine final : public PlanExecutor, public std::enable_shared_from_this<M
   std::shared_ptr<ChannelLink> channel_;
   GuestInit guest_init_;
   GuestWake wake_;
+  Egress egress_;
+  std::shared_ptr<Opening> opening_;
+  std::string repair_;
+  std::string end_cause_;
   std::string daemon_version_;
   VmSockets sockets_;
   std::unique_ptr<vmm::Qmp> qmp_;

@@ -58,6 +58,9 @@ space::NodeOptions parse(int argc, char** argv) {
                  "seconds in which SIGTERM keeps what runs on the pool")
       ->capture_default_str()
       ->check(CLI::Range(0, 3600));
+  app.add_option("--slot-check-s", options.slot_check_s, "seconds between two looks at the network slots")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3600));
   app.add_option("--fork-keep-s", options.fork_keep_s,
                  "seconds a snapshot that was made for a fork stays at least")
       ->capture_default_str()

@@ -161,6 +161,13 @@ Task<void> Manager::keep_pool(MachineAccelerator accelerator) {
   co_await pool_.run(accelerator);
 }
 
+Task<void> Manager::watch_slots(Millis pause) {
+  while (true) {
+    co_await sleep_for(pause);
+    for (const auto& sandbox : list()) co_await sandbox->check_slot();
+  }
+}
+
 Task<Result<void>> Manager::prepare(std::string digest, MachineAccelerator accelerator) {
   SPACE_CO_TRY(const JsonObject manifest, co_await templates_.get(digest, Deadline::after(replace_limit)));
   SPACE_CO_TRY(const VmKind kind, default_kind(manifest));

@@ -29,6 +29,7 @@ struct CreateRequest {
   PausePolicy policy;
   std::optional<SnapshotSchedule> schedule;
   std::optional<RecoveryPolicy> recovery;  // nullopt: the node's default
+  Egress egress;
 };
 
 class Manager {
@@ -50,6 +51,8 @@ class Manager {
   Task<Result<void>> reconcile(Deadline deadline);
   // Afterwards, once the accelerator is known: checkpoints of templates, and the pool, for ever.
   Task<void> keep_pool(MachineAccelerator accelerator);
+  // Looks at every network slot again and again, for ever.
+  Task<void> watch_slots(Millis pause);
   // Moves the memory of everything that runs to the pool, as far as the time allows; the next reconcile
   // brings it back. `progress` hears how many of how many. Nothing is created any more.
   Task<void> shut_down(std::function<void(std::size_t done, std::size_t all)> progress);

@@ -155,6 +155,8 @@ Result<std::shared_ptr<Sandbox>> Manager::begin(CreateRequest request, std::opti
   record.schedule = std::move(request.schedule);
   record.recovery = request.recovery.value_or(limits_.recovery);
   record.origin = request.from;
+  record.egress = std::move(request.egress.policy);
+  record.egress_generation = request.egress.generation;
   if (source) record.counter = source->generation;
   if (source && source->start.kind == SnapshotKind::full) record.restored_from = source->start.snapshot;
   if (!parked) SPACE_CHECK(journal_.insert(record));

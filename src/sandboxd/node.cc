@@ -64,9 +64,11 @@ Node::Node(const Executor& executor, const NodeOptions& options, Fd lock, Journa
       events_(executor),
       logs_(executor),
       noded_(executor, options.run_folder + "/noded/noded.sock", options.io_limits),
+      netd_(executor, options.run_folder + "/netd/netd.sock"),
       daemon_(std::move(daemon)),
       host_{executor,
             noded_,
+            netd_,
             options.run_folder + "/sandboxd/vm",
             tsc_khz,
             daemon_ ? &*daemon_ : nullptr,
@@ -81,7 +83,8 @@ Node::Node(const Executor& executor, const NodeOptions& options, Fd lock, Journa
                options.pool),
       accelerator_(host_, templates_, options.state_folder + "/sandboxd/accelerator.json",
                    options.accelerator),
-      rpc_({journal_.node_id(), options.version, noded_, manager_, templates_, events_, accelerator_}) {}
+      rpc_({journal_.node_id(), options.version, noded_, netd_, manager_, templates_, events_,
+            accelerator_}) {}
 
 Task<void> Node::run() {
   (void)::unlink((options_.run_folder + "/sandboxd/shutdown").c_str());
@@ -91,6 +94,9 @@ Task<void> Node::run() {
     log::warn("reconcile failed, will be repeated", {log::Field(done.error())});
     co_await sleep_for(reconcile_pause);
   }
+  spawn(host_.executor, "network gateway",
+        netd_.run([this](const std::string& id) { return manager_.find(id) != nullptr; }));
+  spawn(host_.executor, "slot watch", manager_.watch_slots(std::chrono::seconds(options_.slot_check_s)));
   spawn(host_.executor, "accelerator probe", probe_accelerator());
   co_await serve_control(options_.run_folder + "/control/node.sock", rpc_.handlers());
 }

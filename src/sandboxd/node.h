@@ -26,6 +26,7 @@ struct NodeOptions {
   std::int64_t hot_keep_s = 300;                   // a paused sandbox stays in memory
   std::int64_t shutdown_limit_s = 60;              // in which a planned end keeps what runs
   RecoveryPolicy recovery = RecoveryPolicy::disk;  // of sandboxes that name none
+  std::int64_t slot_check_s = 10;                  // between two looks at the network slots
   std::int64_t fork_keep_s = 600;  // how long others may begin from a snapshot made for a fork
 };
 
@@ -50,6 +51,7 @@ class Node {
   EventLog events_;
   SandboxLogs logs_;
   NodedClient noded_;
+  NetdClient netd_;
   std::optional<DaemonProgram> daemon_;
   Machine::Host host_;
   Templates templates_;

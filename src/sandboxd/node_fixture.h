@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/ids.h"
+#include "sandboxd/fake_netd.h"
 #include "sandboxd/fake_noded.h"
 
 extern char** environ;
@@ -29,10 +30,12 @@ class NodeTest : public testing::Test {
   void SetUp() override {
     char pattern[] = "/tmp/space-node-XXXXXX";
     folder_ = mkdtemp(pattern);
-    for (const auto* name : {"noded", "control", "sandboxd"})
+    for (const auto* name : {"noded", "netd", "control", "sandboxd"})
       std::filesystem::create_directory(folder_ + "/" + name);
     noded_.emplace(loop_.get_executor(), folder_ + "/noded/noded.sock");
     noded_->templates.insert(digest);
+    netd_.emplace(loop_.get_executor(), folder_ + "/netd/netd.sock");
+    netd_->has_slot = [this](const std::string& id) { return noded_->sandboxes[id].slot; };
     auto listener = listen_unix(loop_.get_executor(), folder_ + "/control/node.sock", 0600);
     ASSERT_TRUE(listener);
     listener_ = *std::move(listener);
@@ -42,6 +45,7 @@ class NodeTest : public testing::Test {
 
   void TearDown() override {
     kill_manager();
+    netd_.reset();
     noded_.reset();
     std::filesystem::remove_all(folder_);
   }
@@ -151,6 +155,7 @@ class NodeTest : public testing::Test {
   // Nothing in the kernel, no sockets, no record.
   void expect_nothing_left() {
     EXPECT_TRUE(noded_->holds_nothing());
+    EXPECT_TRUE(netd_->gates.empty());
     EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/sandboxd/vm"));
     EXPECT_EQ(call("sandbox/list", {}).body.at("sandboxes").as_array().size(), 0u);
   }
@@ -158,6 +163,7 @@ class NodeTest : public testing::Test {
   std::string folder_;
   boost::asio::io_context loop_;
   std::optional<FakeNoded> noded_;
+  std::optional<FakeNetd> netd_;
   std::unique_ptr<Listener> listener_;
   std::shared_ptr<H2Session> session_;
   std::int64_t memory_limit_mib_ = 1'000'000;

@@ -219,6 +219,13 @@ Task<Result<void>> NodedClient::slot_remove(std::string id, Deadline deadline) {
   return command(request(Verb::slot_remove, id), deadline);
 }
 
+Task<Result<bool>> NodedClient::slot_check(std::string id, Deadline deadline) {
+  auto message = request(Verb::slot_check, id);
+  message.values[0] = static_cast<std::uint64_t>(limits_.network_mbit_per_s);
+  SPACE_CO_TRY(const Answer answer, co_await call(message, {}, 0, deadline));
+  co_return answer.values[0] != 0;
+}
+
 Task<Result<Vmm>> NodedClient::vmm_launch(std::string id, effect::LaunchVmm machine, std::uint64_t tsc_khz,
                                           int qmp_listener, int channel_listener, Deadline deadline) {
   auto message = request(Verb::vmm_launch, id);

@@ -83,6 +83,8 @@ class NodedClient {
                                   Deadline deadline);
   Task<Result<void>> slot_create(std::string id, Deadline deadline);
   Task<Result<void>> slot_remove(std::string id, Deadline deadline);
+  // Puts back what is missing of it; true: something was. not_found, conflict: its VM must end (api/noded.h).
+  Task<Result<bool>> slot_check(std::string id, Deadline deadline);
 
   // The listening sockets stay the caller's.
   Task<Result<Vmm>> vmm_launch(std::string id, effect::LaunchVmm machine, std::uint64_t tsc_khz,

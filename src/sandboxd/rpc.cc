@@ -131,6 +131,7 @@ Result<CreateRequest> parse_create(const JsonObject& body) {
   if (recovery) {
     SPACE_TRY(request.recovery, parse_recovery(*recovery));
   }
+  SPACE_TRY(request.egress, parse_egress(body));
   SPACE_TRY(request.guest_init, parse_guest_init(body));
   return request;
 }
@@ -188,6 +189,10 @@ NodeRpc::Answer NodeRpc::dispatch(std::string path, JsonObject body) {
       {"/node/sandbox/schedule", &NodeRpc::schedule},
       {"/node/sandbox/recovery", &NodeRpc::recovery},
       {"/node/sandbox/recover", &NodeRpc::recover},
+      {"/node/sandbox/egress", &NodeRpc::set_egress},
+      {"/node/sandbox/egress/test", &NodeRpc::test_egress},
+      {"/node/sandbox/egress/log", &NodeRpc::egress_log},
+      {"/node/sandbox/egress/stats", &NodeRpc::egress_stats},
       {"/node/pool/take", &NodeRpc::take_from_pool},
       {"/node/pool/list", &NodeRpc::list_pools},
       {"/node/pool/set", &NodeRpc::set_pool},

@@ -1,5 +1,5 @@
-// NodeRpc: serves api/node-rpc.md. What concerns snapshots is in rpc_snapshots.cc. Every call and tunnel is
-// its own coroutine of the session that asked.
+// NodeRpc: serves api/node-rpc.md. What concerns snapshots is in rpc_snapshots.cc, the network rpc_egress.cc.
+// Every call and tunnel is its own coroutine of the session that asked.
 #pragma once
 
 #include <string>
@@ -19,6 +19,7 @@ class NodeRpc {
     std::string node_id;
     std::string version;  // of this build
     NodedClient& noded;
+    NetdClient& netd;
     Manager& manager;
     Templates& templates;
     EventLog& events;
@@ -53,6 +54,10 @@ class NodeRpc {
   Answer schedule(JsonObject body);
   Answer recovery(JsonObject body);
   Answer recover(JsonObject body);
+  Answer set_egress(JsonObject body);
+  Answer test_egress(JsonObject body);
+  Answer egress_log(JsonObject body);
+  Answer egress_stats(JsonObject body);
   Answer take_from_pool(JsonObject body);
   Answer list_pools(JsonObject body);
   Answer set_pool(JsonObject body);

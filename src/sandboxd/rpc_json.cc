@@ -94,7 +94,10 @@ JsonObject to_json(const Sandbox& sandbox) {
                     {"recovery", to_string(record.recovery)},
                     {"recovered", to_json_or_null(record.recovered)},
                     {"disk_kept", sandbox.disk_kept()},
-                    {"awaits_init", sandbox.awaits_init()}};
+                    {"awaits_init", sandbox.awaits_init()},
+                    {"egress_generation", record.egress_generation}};
+  const NetworkState network = sandbox.network();
+  object["network"] = JsonObject{{"state", network.state}, {"reason", network.reason}};
   if (record.schedule) object["schedule"] = to_json(*record.schedule);
   if (record.started_at) object["started_at"] = to_rfc3339(*record.started_at);
   if (record.wake_at) object["wake_at"] = to_rfc3339(*record.wake_at);

@@ -21,6 +21,7 @@ JsonObject to_json(const HistoryRow& row);
 Result<SnapshotId> parse_snapshot_id(const JsonObject& body);  // {"sandbox","number"}
 Result<RecoveryPolicy> parse_recovery(const std::string& name);
 Result<GuestInit> parse_guest_init(const JsonObject& body);
+Result<Egress> parse_egress(const JsonObject& body);  // "egress" and "egress_generation"; without: nothing
 // not_found: the sandbox that "id" names is not here, or is being deleted.
 Result<std::shared_ptr<Sandbox>> find_sandbox(const Manager& manager, const JsonObject& body);
 

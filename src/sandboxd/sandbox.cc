@@ -57,6 +57,7 @@ ChannelLink::Hooks Sandbox::channel_hooks() {
 // A machine has one VMM in its life.
 void Sandbox::make_machine() {
   machine_ = std::make_shared<Machine>(node_.host, record_.id, channel_hooks());
+  machine_->set_egress(egress());
 }
 
 Sandbox::Sandbox(Node node, SandboxRecord record)
@@ -105,6 +106,7 @@ void Sandbox::start(GuestInit init, std::optional<StartSource> from) {
 void Sandbox::bind(std::shared_ptr<Machine> machine, GuestInit init) {
   machine_ = std::move(machine);
   machine_->rehook(channel_hooks());
+  machine_->set_egress(egress());
   begin(do_bind(std::move(init)));
 }
 void Sandbox::adopt() {
@@ -191,6 +193,7 @@ Task<void> Sandbox::do_start(GuestInit init, std::optional<StartSource> from) {
 // One commit, at the end: until then it is a VM that nobody has been promised, and a restart removes it.
 Task<void> Sandbox::do_bind(GuestInit init) {
   const Monotonic begun = system_clock().monotonic();
+  machine_->open_gateway();  // its own policy, in place of none
   Result<void> bound = co_await machine_->cont_vcpus(Deadline::after(bind_limit));
   const std::int64_t continued_us = micros_since(begun);
   GuestWake wake{.init = std::move(init)};
@@ -199,6 +202,7 @@ Task<void> Sandbox::do_bind(GuestInit init) {
     wake.hooks = true;
     wake.thaw = false;
   }
+  if (bound) bound = co_await machine_->await_gateway(Deadline::after(bind_limit));
   if (bound) bound = co_await machine_->wake(std::move(wake), Deadline::after(bind_limit));
   const std::int64_t woken_us = micros_since(begun);
   if (bound) {

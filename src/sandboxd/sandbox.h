@@ -97,6 +97,12 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   Result<void> set_policy(PausePolicy policy);
   Result<void> set_schedule(std::optional<SnapshotSchedule> schedule);
   Result<void> set_recovery(RecoveryPolicy policy);
+  // What it may reach: JSON that is known to be a policy. Returns how many flows were cut, once none is left
+  // that the policy forbids. After an error the old policy is in force and on record.
+  Task<Result<std::int64_t>> set_egress(std::string policy, Deadline deadline);
+  // Puts its network slot right; a VM whose slot cannot be is ended, and recovered by its policy.
+  Task<void> check_slot();
+  NetworkState network() const { return machine_->network(); }
   // Begins with what it was given up at. conflict: it did not fail, or nothing of it was kept.
   Result<void> recover_again();
   // Recovering: its disk boots with the next resume.
@@ -247,8 +253,15 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   bool cold_due() const;
   bool wake_due() const;
 
+  Egress egress() const;
+  bool has_slot() const;
+
   enum class Write : unsigned char { yes, later };  // later: a crash before the next write undoes it
   Result<void> change(Change change, std::string reason, Write write = Write::yes);
+  // Of what it was doing; a deletion that came meanwhile stays what is wanted.
+  void want(Wanted wanted) {
+    if (!being_deleted()) record_.wanted = wanted;
+  }
   void on_machine_changed();
   SandboxMeter::Hooks meter_hooks();
   void note(LogLevel level, std::string message,
@@ -266,6 +279,7 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   bool leftovers_ = false;
   bool vmm_leftovers_ = false;
   bool maybe_unfinished_ = false;  // a snapshot that nobody finished may be there
+  bool changing_egress_ = false;
   bool closing_ = false;           // kept for the next start of the node: nothing wakes it before
   bool metered_ = false;
   bool quiesced_ = false;  // how it was paused

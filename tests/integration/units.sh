@@ -96,16 +96,19 @@ again=$(systemd-tmpfiles --root="$root" --create space.conf >/dev/null 2>&1 && f
 id_of() { awk -F: -v name="$1" '$1 == name { print $3 }' "$root/etc/$2"; }
 control="$(id_of space-control passwd) $(id_of space-control group)"
 sandboxd="$(id_of space-sandboxd passwd) $(id_of space-sandboxd group)"
+netd="$(id_of space-netd passwd) $(id_of space-netd group)"
 expected="run/space 755 0 0
 run/space/control 2750 ${control% *} ${sandboxd#* }
+run/space/netd 2750 ${netd% *} ${sandboxd#* }
 run/space/noded 751 0 0
 run/space/sandboxd 700 $sandboxd
 var/lib/space 755 0 0
 var/lib/space/control 700 $control
 var/lib/space/images 755 0 0
+var/lib/space/netd 700 $netd
 var/lib/space/sandboxd 700 $sandboxd
 var/lib/space/space.log 640 0 0"
-if [[ $again == "$expected" && $control != " " && $control != "$sandboxd" ]]; then report ok 'users and folders are made'; else
+if [[ $again == "$expected" && $control != " " && $control != "$sandboxd" && $netd != " " && $netd != "$sandboxd" ]]; then report ok 'users and folders are made'; else
   report failed 'users and folders are made'
   comment "$made"
 fi
