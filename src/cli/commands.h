@@ -38,6 +38,11 @@ int command_schedule(const CommonOptions& common, const ScheduleOptions& options
 int command_recovery(const CommonOptions& common, const RecoveryOptions& options);
 int command_history(const CommonOptions& common, const std::string& sandbox);
 int command_diff(const CommonOptions& common, const DiffOptions& options);
+int command_egress_show(const CommonOptions& common, const std::string& sandbox);
+int command_egress_edit(const CommonOptions& common, const EgressEditOptions& options);
+int command_egress_set(const CommonOptions& common, const EgressSetOptions& options);
+int command_egress_test(const CommonOptions& common, const EgressTestOptions& options);
+int command_egress_log(const CommonOptions& common, const EgressLogOptions& options);
 int command_pool_list(const CommonOptions& common);
 int command_pool_set(const CommonOptions& common, const PoolOptions& options);
 

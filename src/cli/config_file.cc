@@ -13,7 +13,7 @@ constexpr const char* known =
     "state, run, listen, pool_mib, memory_limit_mib, disk_mib_per_s, disk_iops, network_mbit_per_s, "
     "allow_tcg_multitenant, allow_missing_layers, warm_pool, warm_pool_max, hot_keep_s, shutdown_limit_s, "
     "[network]";
-constexpr const char* known_of_network = "resolvers, deny, egress_default";
+constexpr const char* known_of_network = "resolvers, deny, egress_default, egress_internal";
 
 struct NumberSetting {
   std::optional<std::int64_t> ConfigFile::* target;
@@ -56,6 +56,12 @@ Result<void> set_network(ConfigFile& config, std::string_view key, const toml::n
   }
   if (key == "deny") {
     SPACE_TRY(config.deny, texts_of(node));
+    return {};
+  }
+  if (key == "egress_internal") {
+    const auto value = node.value_exact<bool>();
+    if (!value) return fail(Code::invalid_argument, "must be true or false");
+    config.egress_internal = *value;
     return {};
   }
   if (key != "egress_default")

@@ -28,6 +28,7 @@ struct ConfigFile {
   std::vector<std::string> resolvers;  // "ADDRESS[:PORT]" that names are asked of; empty: the machine's own
   std::vector<std::string> deny;       // "CIDR"s that no sandbox reaches, besides those of every node
   std::string egress_default;          // allow_all, restricted or deny_all; empty: the API's own
+  bool egress_internal = false;        // API keys may open addresses that are closed to sandboxes
 };
 
 bool is_egress_default(std::string_view word);

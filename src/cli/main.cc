@@ -9,8 +9,9 @@ namespace {
 
 int main_of(int argc, char** argv) {
   Program program;
-  for (const auto add : {add_platform, add_sandboxes, add_moves, add_snapshots, add_protection, add_processes,
-                         add_files, add_ports, add_observation, add_templates, add_doctor, add_completion}) {
+  for (const auto add :
+       {add_platform, add_sandboxes, add_moves, add_snapshots, add_protection, add_egress, add_processes,
+        add_files, add_ports, add_observation, add_templates, add_doctor, add_completion}) {
     add(program);
   }
   if (argc >= 2 && argv[1] == complete_word) return command_complete(program, {argv + 2, argv + argc});

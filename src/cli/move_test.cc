@@ -98,13 +98,14 @@ TEST(ConfigFile, RestAndWarmth) {
 TEST(ConfigFile, Network) {
   const auto config = parse_config(
       "warm_pool = 4\n[network]\nresolvers = [\"9.9.9.9\", \"[2620:fe::fe]:5353\"]\n"
-      "deny = [\"198.18.0.0/15\"]\negress_default = \"deny_all\"\n",
+      "deny = [\"198.18.0.0/15\"]\negress_default = \"deny_all\"\negress_internal = true\n",
       "c");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->warm_pool, 4);
   EXPECT_EQ(config->resolvers, (std::vector<std::string>{"9.9.9.9", "[2620:fe::fe]:5353"}));
   EXPECT_EQ(config->deny, std::vector<std::string>{"198.18.0.0/15"});
   EXPECT_EQ(config->egress_default, "deny_all");
+  EXPECT_TRUE(config->egress_internal);
   const std::pair<const char*, const char*> wrong[] = {
       {"[network]\nresolver = []", "c line 2: unknown setting 'resolver' of [network] (known: resolvers"},
       {"[network]\nresolvers = \"9.9.9.9\"", "c line 2: 'resolvers' must be a list"},

@@ -33,6 +33,7 @@ struct UpOptions {
   std::optional<std::int64_t> warm_pool, warm_pool_max, hot_keep_s, shutdown_limit_s;
   std::vector<std::string> resolvers, deny;  // of the network gateway
   std::string egress_default;                // empty: the API's own
+  bool egress_internal = false;              // API keys may open addresses that are closed to sandboxes
   bool detach = false;
 };
 
@@ -50,12 +51,44 @@ struct DoctorOptions {
   std::string config = "/etc/space/space.toml";
 };
 
+// What a policy begins as; rules as text.
+struct EgressFlags {
+  std::string mode;
+  std::vector<std::string> allow, deny;
+};
+
+struct EgressEditOptions {
+  std::string sandbox;
+  std::string list;  // "allow", "deny" or "remove"
+  std::vector<std::string> rules;
+  bool force = false;
+};
+
+struct EgressSetOptions {
+  std::string sandbox;
+  EgressFlags flags;
+  std::string file;  // with a policy as JSON; "-": standard input
+  bool force = false;
+};
+
+struct EgressTestOptions {
+  std::string sandbox;
+  std::string url;  // or HOST:PORT
+};
+
+struct EgressLogOptions {
+  std::string sandbox;
+  bool follow = false;
+  bool denied = false;
+};
+
 struct CreateOptions {
   std::string template_name = "base";
   std::string life = "3600";  // seconds, or "never"
   std::string on_timeout = "kill";
   bool auto_resume = false;
   std::optional<std::int64_t> idle_pause_s;
+  EgressFlags egress;
   std::map<std::string, std::string> metadata;
   std::map<std::string, std::string> env;
 };

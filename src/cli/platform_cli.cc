@@ -44,6 +44,8 @@ void add_up(Program& program) {
                    "What a sandbox reaches whose creator says nothing: allow_all (shipped), restricted or "
                    "deny_all")
       ->check(CLI::IsMember({"allow_all", "restricted", "deny_all"}));
+  command->add_flag("--egress-internal", options->egress_internal,
+                    "API keys may open private addresses to their sandboxes (\"internal\" of a policy)");
   command->add_option("--resolver", options->resolvers,
                       "ADDRESS[:PORT] of a name server for sandboxes; may be repeated (default: those of "
                       "/etc/resolv.conf)");

@@ -48,6 +48,8 @@ void add_pairs(CLI::App* command, const std::string& flag, std::map<std::string,
 void add_exec_flags(CLI::App* command, ExecOptions& options);
 // --life SECONDS|never
 void add_life(CLI::App* command, std::string& life);
+// --egress, --allow, --deny: what a new sandbox may connect to.
+void add_egress_flags(CLI::App* command, EgressFlags& flags);
 // The first argument of most commands.
 void add_sandbox_id(CLI::App* command, std::string& sandbox);
 
@@ -57,6 +59,7 @@ void add_sandboxes(Program& program);    // run, create, ls, info, kill
 void add_moves(Program& program);        // pause, resume, stop, start, pool
 void add_snapshots(Program& program);    // snapshot, fork, rollback, history, diff
 void add_protection(Program& program);   // schedule, recovery
+void add_egress(Program& program);       // egress show|allow|deny|remove|set|test|log
 void add_processes(Program& program);    // exec, shell, attach, ps, kill-process
 void add_files(Program& program);        // cp, watch
 void add_ports(Program& program);        // port-forward, url

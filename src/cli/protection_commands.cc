@@ -1,10 +1,8 @@
 // space schedule, recovery: what keeps a sandbox when nobody looks.
-#include <unistd.h>
-
-#include "base/fd.h"
 #include "cli/api_client.h"
 #include "cli/commands.h"
 #include "cli/fields.h"
+#include "cli/input_file.h"
 #include "cli/output.h"
 #include "cli/sandbox_lookup.h"
 #include "cli/schedule_text.h"
@@ -26,19 +24,6 @@ Task<Result<JsonObject>> call_sandbox(const ApiClient& api, std::string wanted, 
   co_return std::move(answer->body.get_object());
 }
 
-Result<std::string> read_schedule_file(const std::string& path) {
-  if (path != "-") return read_file(path, schedule_file_bytes);
-  std::string text;
-  char piece[4096];
-  while (text.size() <= schedule_file_bytes) {
-    const ssize_t count = ::read(STDIN_FILENO, piece, sizeof piece);
-    if (count < 0) return fail_errno(errno, "reading standard input");
-    if (count == 0) return text;
-    text.append(piece, static_cast<std::size_t>(count));
-  }
-  return fail(Code::invalid_argument, "standard input has more than {} bytes", schedule_file_bytes);
-}
-
 bool has_flags(const ScheduleOptions& options) {
   return !(options.disk_every + options.disk_keep + options.full_every + options.full_keep + options.quota)
               .empty();
@@ -57,7 +42,7 @@ Result<std::optional<JsonObject>> wanted_schedule(const ScheduleOptions& options
     SPACE_TRY(JsonObject schedule, schedule_of(options));
     return JsonObject{{"schedule", std::move(schedule)}};
   }
-  SPACE_TRY(const std::string text, read_schedule_file(options.file));
+  SPACE_TRY(const std::string text, read_input(options.file, schedule_file_bytes));
   SPACE_TRY(JsonObject object, parse_json_object(text, options.file));
   // What 'space schedule ID --json' prints can be given back.
   if (object.contains("schedule")) return object;

@@ -19,6 +19,7 @@ void add_create_flags(CLI::App* command, CreateOptions& options, const std::stri
       ->add_option("--idle-pause", options.idle_pause_s,
                    "Rest after this many seconds in which nothing happens; the next request wakes it")
       ->check(CLI::PositiveNumber);
+  add_egress_flags(command, options.egress);
   add_pairs(command, "--metadata", options.metadata, "NAME=VALUE, kept with the sandbox; may be repeated");
   add_pairs(command, letter_free_env, options.env, "NAME=VALUE, seen by every process; may be repeated");
 }
@@ -49,6 +50,8 @@ void add_create(Program& program) {
       "Examples:\n"
       "  id=$(space create --life 86400 --metadata owner=ana)\n"
       "  space create -t python -e API=http://example -e DEBUG=1\n"
+      "  space create --allow pypi.org --allow github.com    reaches these two and nothing else\n"
+      "  space create --egress deny_all                      reaches nothing\n"
       "  space create --life never --idle-pause 300       costs nothing while nobody uses it\n"
       "  space create --on-timeout pause --auto-resume    rests at its timeout, wakes for a request");
   program.on_call(command, options, command_create);

@@ -4,6 +4,7 @@
 
 #include "cli/api_client.h"
 #include "cli/commands.h"
+#include "cli/egress_text.h"
 #include "cli/fields.h"
 #include "cli/output.h"
 #include "cli/process_client.h"
@@ -22,6 +23,8 @@ JsonObject create_request(const CreateOptions& options) {
   if (options.on_timeout == "pause") request["autoPause"] = true;
   if (options.auto_resume) request["autoResume"] = JsonObject{{"enabled", true}};
   if (options.idle_pause_s) request["pausePolicy"] = JsonObject{{"idlePauseSeconds", *options.idle_pause_s}};
+  if (JsonObject egress = egress_policy_of(options.egress); !egress.empty())
+    request["egress"] = std::move(egress);
   JsonObject metadata;
   for (const auto& [name, value] : options.metadata) metadata[name] = value;
   request["metadata"] = std::move(metadata);
