@@ -158,6 +158,26 @@ TEST_F(FlowTest, a_hello_may_come_byte_by_byte) {
   });
 }
 
+// Attack cases 18 and 32: whoever begins and does not go on is closed, one who says nothing too.
+TEST_F(FlowTest, heads_that_never_end_are_closed) {
+  run([&]() -> Task<void> {
+    co_await open(R"({"mode":"restricted","allow":["web.example.com"]})");
+    told("web.example.com", "45.0.2.10");
+    const StreamPtr half = co_await connect("45.0.2.10", 443);
+    co_await half->write(as_bytes(client_hello({"web.example.com"}).substr(0, 60)));
+    const StreamPtr silent = co_await connect("45.0.2.10", 443);
+    const StreamPtr request = co_await connect("45.0.2.10", 80);
+    co_await request->write(as_bytes("GET / HTTP/1.1\r\nHo"));
+    co_await settle();
+    EXPECT_EQ(gate_->flows(), 3U);
+    EXPECT_EQ(co_await read_text(*half), alert_internal_error);
+    EXPECT_TRUE(reset(co_await read_text(*silent)));
+    EXPECT_TRUE((co_await read_text(*request)).starts_with("HTTP/1.1 504 "));
+    EXPECT_EQ(times(EgressReason::timeout), 2U);
+    EXPECT_EQ(times(EgressReason::deny_no_name), 1U);
+  });
+}
+
 TEST_F(FlowTest, an_address_rule_needs_no_name) {
   run([&]() -> Task<void> {
     TestServer& server = serve(Kind::echo);
@@ -247,7 +267,7 @@ TEST_F(FlowTest, a_tighter_policy_closes_what_it_forbids_before_it_answers) {
     EXPECT_EQ(co_await read_until(*kept, "more"), "more");
     co_await half->write(as_bytes(other));
     co_await half->finish();
-    EXPECT_EQ(co_await read_text(*half), alert_access_denied);  // by the policy of now
+    EXPECT_EQ(co_await read_text(*half), alert_internal_error);  // by the policy of now
     EXPECT_EQ(co_await gate_->set_policy(matcher_of(R"({"mode":"deny_all"})"), 3), 1U);
     EXPECT_TRUE(reset(co_await read_text(*kept)));
   });

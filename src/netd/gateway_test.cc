@@ -4,10 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/co_spawn.hpp>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "netd/host_addresses.h"
 #include "netd/rpc.h"
 #include "netd/test_gate.h"
 #include "netd/test_hello.h"
@@ -293,6 +296,40 @@ TEST_F(GatewayTest, a_reader_of_the_log_waits_for_news) {
     EXPECT_TRUE((co_await answer("log", fmt::format(R"({{"id":"{}","after":2,"wait_ms":1}})", first_id)))
                     .starts_with(R"({"entries":[])"));
   });
+}
+
+// Only who may calls: everybody else is closed unread.
+TEST_F(GatewayTest, the_door_lets_in_whom_it_knows) {
+  run([&]() -> Task<void> {
+    const std::string path = folder_ + "/netd.sock";
+    auto door = GatewayDoor::open(path, ::getuid());
+    EXPECT_TRUE(door);
+    boost::asio::cancellation_signal stop;
+    boost::asio::co_spawn(executor(), door->serve(*rpc_),
+                          boost::asio::bind_cancellation_slot(stop.slot(), [](const std::exception_ptr&) {}));
+    auto stream = co_await connect_unix(path, soon());
+    EXPECT_TRUE(stream);
+    const auto session = H2Session::client(*std::move(stream));
+    const auto drive = [](std::shared_ptr<H2Session> one) -> Task<void> { (void)co_await one->run(); };
+    spawn(executor(), "session", drive(session));
+    const auto listed = co_await session->call({.path = "/gateway/list", .body = "{}"}, soon());
+    EXPECT_TRUE(listed);
+    EXPECT_EQ(listed->body, R"({"sandboxes":[]})");
+    session->close("done");
+    stop.emit(boost::asio::cancellation_type::terminal);
+    co_await settle();
+  });
+}
+
+TEST(HostAddresses, are_those_of_the_machine) {
+  auto host = HostAddresses::open();
+  ASSERT_TRUE(host) << host.error().message;
+  for (int i = 0; i < 2; ++i) {
+    const auto own = host->read();
+    ASSERT_TRUE(own) << own.error().message;
+    EXPECT_TRUE(std::ranges::find(*own, Cidr::only(address("127.0.0.1"))) != own->end());
+    EXPECT_TRUE(std::ranges::find(*own, Cidr::only(address("127.0.0.2"))) == own->end());
+  }
 }
 
 // Gates of another loop run on another thread.
