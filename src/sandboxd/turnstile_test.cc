@@ -38,7 +38,7 @@ TEST_F(TurnstileTest, WhoComesForSomethingOfHisOwnDoesNotWaitBehindAHundredOfOne
     go.notify_all();
     co_await settle();
     EXPECT_EQ(entered_.size(), 6U);
-    EXPECT_TRUE(std::ranges::contains(entered_, "other"));
+    EXPECT_NE(std::ranges::find(entered_, "other"), entered_.end());
     for (int i = 0; i < 60; ++i) {
       go.notify_all();
       co_await settle();
