@@ -312,6 +312,32 @@ TEST_F(RestTest, DeletionWinsInEveryState) {
   }
 }
 
+// It is what its end is followed by, whatever the order under way wanted before.
+TEST_F(RestTest, ADeletionDuringAHotResumeIsNotForgotten) {
+  const std::string id = created();
+  ASSERT_EQ(order("pause", id).status, 200);
+  ASSERT_EQ(memory_of(id), "hot");
+  noded_->vm(id)->silent = true;
+  std::optional<Result<CallResponse>> resumed, deleted;
+  const auto ask = [&](const std::string& name, std::optional<Result<CallResponse>>* answer) {
+    const std::string body = to_text(JsonObject{{"id", id}, {"access_token", token}});
+    spawn(loop_.get_executor(), name.c_str(),
+          detail::store_result(session_->call({"POST", "/node/sandbox/" + name, body}, Deadline::after(60s)),
+                               answer));
+  };
+  ask("resume", &resumed);
+  pump_until([&] { return state_of(id) == "resuming" && !noded_->vm(id)->stands_still(); });
+  ask("delete", &deleted);
+  EXPECT_EQ(state_of(id), "") << "it was heard";
+  EXPECT_TRUE(noded_->vm(id)) << "and waits for the guest, which is silent still";
+  EXPECT_FALSE(deleted);
+  noded_->vm(id)->silent = false;
+  pump_until([&] { return resumed && deleted; });
+  ASSERT_TRUE(*deleted) << deleted->error().message;
+  EXPECT_EQ((*deleted)->status, 200);
+  expect_nothing_left();
+}
+
 TEST_F(RestTest, APlannedEndKeepsWhatRunsAndTheNextStartBringsItBack) {
   const std::string running = created();
   const std::string paused = created();

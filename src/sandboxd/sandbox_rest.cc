@@ -157,7 +157,7 @@ Task<Result<void>> Sandbox::do_order(OrderPtr order) {
     case Order::Kind::keep:
       if (serves(record_.state)) {
         SPACE_CO_CHECK(co_await do_pause(true));
-        record_.wanted = Wanted::running;  // written with the checkpoint
+        want(Wanted::running);  // written with the checkpoint
       }
       co_return co_await go_cold();
   }
@@ -173,7 +173,7 @@ Task<Result<void>> Sandbox::do_pause(bool idle) {
   if (paused && !being_deleted()) {
     const SandboxRecord before = record_;
     record_.idle = idle;
-    record_.wanted = Wanted::paused;
+    want(Wanted::paused);
     paused = change(Change::pause_done, {});
     if (!paused) record_ = before;
   }
@@ -220,7 +220,7 @@ Task<Result<void>> Sandbox::resume_hot() {
   if (resumed) {
     const SandboxRecord before = record_;
     record_.idle = false;
-    record_.wanted = Wanted::running;
+    want(Wanted::running);
     resumed = change(Change::resume_done, {});
     if (!resumed) record_ = before;
   }
@@ -266,7 +266,7 @@ Task<Result<void>> Sandbox::resume_cold(GuestInit init) {
   crash_point("resume-cold-woken");
   const SandboxRecord before = record_;
   record_.idle = false;
-  record_.wanted = Wanted::running;
+  want(Wanted::running);
   record_.memory = MemoryPlace::vmm;
   record_.disk_from_head = false;
   record_.compared_with = from.number;
@@ -286,7 +286,7 @@ Task<Result<void>> Sandbox::do_stop() {
   const Monotonic begun = system_clock().monotonic();
   const bool ran = serves(record_.state);
   const SandboxRecord before = record_;
-  record_.wanted = Wanted::stopped;
+  want(Wanted::stopped);
   record_.idle = false;
   if (auto written = change(Change::stop_begun, {}); !written) {
     record_ = before;
@@ -344,7 +344,7 @@ Task<Result<void>> Sandbox::do_boot(GuestInit init) {
   Result<void> booted = co_await boot_vm(std::move(init));
   if (booted) {
     const SandboxRecord before = record_;
-    record_.wanted = Wanted::running;
+    want(Wanted::running);
     record_.memory = MemoryPlace::vmm;
     record_.disk_from_head = false;
     record_.counter += 1;
