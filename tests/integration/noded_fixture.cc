@@ -330,7 +330,7 @@ Got NodedTest::launch(const std::string& id, const Listeners& listeners, bool re
                        {listeners.qmp.get(), listeners.channel.get()});
 }
 
-Got NodedTest::start(const std::string& id, const Listeners& listeners, bool restored) {
+Got NodedTest::launch_started(const std::string& id, const Listeners& listeners, bool restored) {
   Got launched = launch(id, listeners, restored);
   if (launched.done()) {
     EXPECT_TRUE(await([&] { return log_of(id) == "started\n"; })) << log_of(id);

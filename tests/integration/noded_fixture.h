@@ -76,7 +76,7 @@ class NodedTest : public testing::Test {
   // Of 128 MiB. Done when the program was executed: its loader may still open and map files.
   Got launch(const std::string& id, const Listeners& listeners, bool restored = false);
   // The stand-in is past that and waits for commands: what /proc says of it stays as it is.
-  Got start(const std::string& id, const Listeners& listeners, bool restored = false);
+  Got launch_started(const std::string& id, const Listeners& listeners, bool restored = false);
   std::string log_of(const std::string& id) const;  // what it printed so far
   std::vector<ListRecord> list();
   bool lists(Kind kind, const std::string& id);

@@ -51,7 +51,7 @@ class VmmTest : public NodedTest {
 TEST_F(VmmTest, SeesOnlyWhatItWasGiven) {
   const std::string id = make_sandbox(digest_);
   const Listeners listeners(root_, id);
-  const Got launched = start(id, listeners);
+  const Got launched = launch_started(id, listeners);
   ASSERT_TRUE(launched.done()) << launched.message;
   EXPECT_EQ(listeners.command("report"),
             "environment LC_ALL=C\n/ is there\n/proc is not there\n/etc is not there\n/memory is there\n"
@@ -137,7 +137,7 @@ TEST_F(VmmTest, TheReportNamesEveryLayerAndWhatIsMissing) {
   const std::string id = make_sandbox(digest_);
   const Listeners listeners(root_, id);
   EXPECT_EQ(client().call(Verb::vmm_isolation, id).failed, Code::not_found) << "nothing runs yet";
-  ASSERT_TRUE(start(id, listeners).done());
+  ASSERT_TRUE(launch_started(id, listeners).done());
   const Got got = client().call(Verb::vmm_isolation, id);
   ASSERT_TRUE(got.done()) << got.message;
   const std::string bytes = text_of(got.fd);
@@ -157,7 +157,7 @@ TEST_F(VmmTest, ItsMemoryIsForReadingAndOfThisSandboxOnly) {
   const std::string id = make_sandbox(digest_);
   const Listeners listeners(root_, id);
   EXPECT_EQ(client().call(Verb::vmm_open_memory, id).failed, Code::not_found) << "nothing runs yet";
-  const Got launched = start(id, listeners);
+  const Got launched = launch_started(id, listeners);
   ASSERT_TRUE(launched.done());
   const Got got = client().call(Verb::vmm_open_memory, id);
   ASSERT_TRUE(got.done()) << got.message;

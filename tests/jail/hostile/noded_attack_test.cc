@@ -52,7 +52,7 @@ class NodedAttackTest : public NodedTest {
     std::fstream(disk, std::ios::in | std::ios::out) << "the victim's";
     scope_.content.push_back(disk);
     victim_listeners_.emplace(root_, victim_);
-    const Got launched = start(victim_, *victim_listeners_);
+    const Got launched = launch_started(victim_, *victim_listeners_);
     ASSERT_TRUE(launched.done()) << launched.message;
     scope_.processes = {noded_, static_cast<pid_t>(launched.values[0])};
     scope_.own = {digest_, "/victim.log", victim_ + "/log"};  // the stand-in's output is its own
