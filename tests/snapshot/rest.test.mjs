@@ -36,7 +36,7 @@ test('it turns cold after its time, and the next call finds it still', () => inF
 test('who works is not idle: a command under way, a program that computes', () => inFresh(async (sandbox) => {
   await policy(sandbox, { idlePauseSeconds: 2, hotKeepSeconds: 300 })
   let idle = false
-  const watch = setInterval(() => detail(sandbox).then((seen) => { idle ||= seen.idle }, () => {}), 200)
+  const watch = setInterval(() => detail(sandbox).then((seen) => { idle ||= seen.idle }, () => {}), 200).unref()
   await stdout(sandbox, 'sleep 7')
   assert.equal(idle, false, 'an open stream')
   await stdout(sandbox, 'setsid sh -c "end=$(($(date +%s) + 8)); while [ $(date +%s) -lt $end ]; do :; done" >/dev/null 2>&1 & disown')

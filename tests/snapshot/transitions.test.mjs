@@ -68,7 +68,7 @@ const killed = async (sandbox) => {
 }
 const cold = { hotKeepSeconds: 0 }
 // What is under way may end however it likes.
-const underWay = (promise) => Promise.allSettled([promise])
+const underWay = (promise) => promise.then((value) => value?.status ?? 'done', (error) => error.message)
 // Each brings a sandbox into a state, or on its way there: then it answers, in a list, what is under way.
 const states = {
   'pausing': async (sandbox, delay) => { const going = underWay(sandbox.pause()); await sleep(delay); return [going] },
@@ -94,7 +94,7 @@ for (const [state, bring] of Object.entries(states)) {
       const sandbox = await Sandbox.create(life)
       const going = await bring(sandbox, delay)
       await killed(sandbox)
-      await Promise.all(going ?? [])
+      if (going) console.log(`# ${state} for ${delay} ms: ${await Promise.all(going)}`)
     }
     await settled(own)
   })
@@ -192,7 +192,7 @@ test('a hundred requests at once to a paused sandbox that resumes by itself star
       if (hotKeepSeconds === 0) await whenCold(sandbox)
       const machines = new Set()
       // Its own: the pool may be filling beside it.
-      const watch = setInterval(() => { const machine = qemuOf(sandbox.sandboxId); if (machine) machines.add(machine.pid) }, 5)
+      const watch = setInterval(() => { const machine = qemuOf(sandbox.sandboxId); if (machine) machines.add(machine.pid) }, 5).unref()
       const answers = await Promise.all(Array.from({ length: 100 }, async () => {
         const answer = await fetch(`${apiUrl}/files?path=/home/user/word&username=user`, { headers })
         return `${answer.status} ${await answer.text()}`

@@ -124,7 +124,7 @@ test('a 200 MB upload streams through: it arrives whole and nobody stores it', (
   const size = 200 * 1024 * 1024
   const before = residentMib()
   let peak = 0
-  const watch = setInterval(() => { peak = Math.max(peak, residentMib()['space-control']) }, 100)
+  const watch = setInterval(() => { peak = Math.max(peak, residentMib()['space-control']) }, 100).unref()
   const boundary = 'space-fault'
   const headers = { ...(await dataPlaneHeaders(sandbox)), 'Content-Type': `multipart/form-data; boundary=${boundary}` }
   async function* body() {
@@ -154,7 +154,7 @@ test('hundreds of connections that say nothing, or a byte at a time, block nobod
   const before = residentMib()
   const idle = Array.from({ length: 400 }, () => rawConnection())
   idle.forEach((connection, i) => { if (i % 2) connection.write('POST /v2/sandboxes HTTP/1.1\r\nHost: 127') })
-  const drip = setInterval(() => { for (const connection of idle) if (!connection.closed()) connection.write('x') }, 200)
+  const drip = setInterval(() => { for (const connection of idle) if (!connection.closed()) connection.write('x') }, 200).unref()
   for (let i = 0; i < 20; ++i) assert.equal((await api('GET', '/v2/sandboxes')).status, 200)
   assert.equal(await stdout(witness, 'echo served'), 'served\n')
   const during = residentMib()

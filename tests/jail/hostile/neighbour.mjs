@@ -38,7 +38,7 @@ export async function memoryBounded(what, boundMib, use) {
   const before = residentMib()
   const peak = { ...before }
   const look = () => { for (const [name, mib] of Object.entries(residentMib())) peak[name] = Math.max(peak[name], mib) }
-  const timer = setInterval(look, 50)
+  const timer = setInterval(look, 50).unref()
   try {
     return await use()
   } finally {
