@@ -44,6 +44,9 @@ bool become_user(const DaemonSpec& spec) {
   ::dup2(log, STDERR_FILENO);
   ::dup2(log, STDOUT_FILENO);
   if (::close_range(first_stray, ~0U, 0) != 0 || ::setrlimit(RLIMIT_CORE, &no_core_file) != 0) ::_exit(126);
+  // Raising it may be more than this machine gives: the daemon works with what it has.
+  const rlimit files{spec.open_files, spec.open_files};
+  if (spec.open_files != 0) (void)::setrlimit(RLIMIT_NOFILE, &files);
   if (spec.uid != 0 && !become_user(spec)) ::_exit(126);
   ::prctl(PR_SET_PDEATHSIG, spec.leave_signal);  // after setresuid, which clears it
   ::setpgid(0, 0);

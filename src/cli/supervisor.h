@@ -3,6 +3,7 @@
 // sandbox. Each daemon has a process group of its own: the terminal's signals are for the supervisor alone.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -26,6 +27,7 @@ struct DaemonSpec {
   // Instead of SIGTERM, when sandboxes are to run on; also what it gets when the supervisor dies.
   int leave_signal = SIGTERM;
   Millis stop_limit{5'000};  // then it is killed
+  rlim_t open_files = 0;     // that it may have; 0: as its parent. As many as this machine allows, at most
 };
 
 class Supervisor {

@@ -17,6 +17,7 @@
 #include "base/unix_address.h"
 #include "cli/api_client.h"
 #include "cli/config_file.h"
+#include "cli/egress_text.h"
 #include "cli/install.h"
 #include "cli/isolation_command.h"
 #include "cli/output.h"
@@ -64,6 +65,7 @@ Result<void> make_parents(const std::string& path) {
 struct Accounts {
   Account control;
   Account sandboxd;
+  Account netd;
 };
 
 // The few folders every daemon finds in place; what is in them is each daemon's own.
@@ -76,6 +78,8 @@ Result<void> prepare_folders(const Directories& directories, const Accounts& acc
   SPACE_CHECK(make_folder(directories.state + "/control", 0700, accounts.control.uid, accounts.control.gid));
   SPACE_CHECK(
       make_folder(directories.state + "/sandboxd", 0700, accounts.sandboxd.uid, accounts.sandboxd.gid));
+  SPACE_CHECK(make_folder(directories.state + "/netd", 0700, accounts.netd.uid, accounts.netd.gid));
+  SPACE_CHECK(make_folder(directories.run + "/netd", 02750, accounts.netd.uid, accounts.sandboxd.gid));
   SPACE_CHECK(make_folder(directories.run + "/noded", 0751, 0, 0));
   SPACE_CHECK(make_folder(directories.run + "/control", 02750, accounts.control.uid, accounts.sandboxd.gid));
   return make_folder(directories.run + "/sandboxd", 0700, accounts.sandboxd.uid, accounts.sandboxd.gid);
@@ -144,10 +148,21 @@ Millis sandboxd_stop_limit(const UpOptions& options) {
 // shape.
 constexpr std::int64_t warm_pool_default = 2;
 
+// A connection of a guest takes two, and it refuses some before it has none left.
+constexpr rlim_t netd_open_files = 1'048'576;
+
+std::vector<std::string> words_for_netd(const UpOptions& options, const Accounts& accounts) {
+  std::vector<std::string> words = {"--sandboxd-uid", std::to_string(accounts.sandboxd.uid)};
+  for (const std::string& resolver : options.resolvers) words.insert(words.end(), {"--resolver", resolver});
+  for (const std::string& cidr : options.deny) words.insert(words.end(), {"--deny", cidr});
+  return words;
+}
+
 Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts& accounts) {
   SPACE_TRY(const std::string noded, sibling_program("space-noded"));
   SPACE_TRY(const std::string control, sibling_program("space-control"));
   SPACE_TRY(const std::string sandboxd, sibling_program("space-sandboxd"));
+  SPACE_TRY(const std::string netd, sibling_program("space-netd"));
   const Directories& directories = options.directories;
   const std::vector<std::string> where = {"--state", directories.state, "--run", directories.run};
   const auto with = [&](const std::string& program, std::vector<std::string> more) {
@@ -156,9 +171,15 @@ Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts
     argv.insert(argv.end(), more.begin(), more.end());
     return argv;
   };
-  std::vector<std::string> for_noded = {"--sandboxd-uid", std::to_string(accounts.sandboxd.uid)};
+  std::vector<std::string> for_noded = {"--sandboxd-uid", std::to_string(accounts.sandboxd.uid), "--netd-uid",
+                                        std::to_string(accounts.netd.uid)};
   SPACE_TRY(const std::string daemon, sibling_program("space-daemon"));
   std::vector<std::string> for_sandboxd = {"--daemon", daemon};
+  std::vector<std::string> for_control = {"--listen", options.listen, "--node-uid",
+                                          std::to_string(accounts.sandboxd.uid)};
+  if (!options.egress_default.empty())
+    for_control.insert(for_control.end(), {"--egress-default", options.egress_default});
+  if (options.egress_internal) for_control.emplace_back("--egress-internal");
   const auto add = [](std::vector<std::string>& words, const char* flag, std::optional<std::int64_t> value) {
     if (value) words.insert(words.end(), {flag, std::to_string(*value)});
   };
@@ -181,9 +202,14 @@ Result<std::vector<DaemonSpec>> daemons(const UpOptions& options, const Accounts
        .argv = with(noded, for_noded),
        .ready =
            [directories] { return unix_accepts(directories.run + "/noded/noded.sock", SOCK_SEQPACKET); }},
+      {.name = "space-netd",
+       .argv = with(netd, words_for_netd(options, accounts)),
+       .uid = accounts.netd.uid,
+       .gid = accounts.netd.gid,
+       .ready = [directories] { return unix_accepts(directories.run + "/netd/netd.sock", SOCK_STREAM); },
+       .open_files = netd_open_files},
       {.name = "space-control",
-       .argv =
-           with(control, {"--listen", options.listen, "--node-uid", std::to_string(accounts.sandboxd.uid)}),
+       .argv = with(control, for_control),
        .uid = accounts.control.uid,
        .gid = accounts.control.gid,
        .ready = [directories,
@@ -205,7 +231,8 @@ Result<void> serve(const UpOptions& options, const std::function<void(std::strin
                    const std::function<void()>& started) {
   SPACE_TRY(const Account control, account("space-control"));
   SPACE_TRY(const Account sandboxd, account("space-sandboxd"));
-  const Accounts accounts{control, sandboxd};
+  SPACE_TRY(const Account netd, account("space-netd"));
+  const Accounts accounts{control, sandboxd, netd};
   SPACE_CHECK(prepare_folders(options.directories, accounts));
   SPACE_TRY(const Fd lock, take_up_lock(options.directories.run, sandboxd_stop_limit(options)));
   SPACE_TRY(const Fd log,
@@ -228,6 +255,7 @@ void say_ready(const UpOptions& options) {
                          options.directories.state));
   const auto node = node_info(options.directories, options.listen);
   if (const std::string notice = node ? wall_notice(*node) : ""; !notice.empty()) print_line(notice);
+  print_line(egress_notice(options.egress_default));
 }
 
 // Detached: the child serves; its progress reaches us through a pipe whose last line says how it went.
@@ -306,6 +334,7 @@ int command_up(const CommonOptions&, UpOptions options, bool state_given, bool r
   if (options.resolvers.empty()) options.resolvers = config->resolvers;
   if (options.deny.empty()) options.deny = config->deny;
   if (options.egress_default.empty()) options.egress_default = config->egress_default;
+  options.egress_internal = options.egress_internal || config->egress_internal;
   options.allow_tcg_multitenant = options.allow_tcg_multitenant || config->allow_tcg_multitenant;
   if (auto lock = running_supervisor(options.directories.run)) {
     print_line(fmt::format("SPACE is already up (process {})", lock->pid));

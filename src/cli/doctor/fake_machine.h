@@ -188,11 +188,13 @@ inline void FakeMachine::furnish_software() {
     put(std::string("/usr/bin/") + name, "", S_IFREG | 0755);
   for (const char* name : {"mkfs.btrfs", "mke2fs", "depmod", "useradd"})
     put(std::string("/usr/sbin/") + name, "", S_IFREG | 0755);
-  for (const char* name : {"space", "space-noded", "space-sandboxd", "space-control", "space-daemon"})
+  for (const char* name :
+       {"space", "space-noded", "space-netd", "space-sandboxd", "space-control", "space-daemon"})
     put("/usr/lib/space/" + std::string(name), "", S_IFREG | 0755);
   put("/usr/lib/space/../share/space/images/build.sh", "", S_IFREG | 0755);
   put("/etc/passwd",
-      "root:x:0:0::/root:/bin/sh\nspace-control:x:990:990::/:/\nspace-sandboxd:x:991:991::/:/\n");
+      "root:x:0:0::/root:/bin/sh\nspace-control:x:990:990::/:/\nspace-sandboxd:x:991:991::/:/\n"
+      "space-netd:x:992:992::/:/\n");
   put("/etc/subuid", "me:100000:65536\n");
   put("/etc/space/space.toml", "memory_limit_mib = 4096\n");
 }
@@ -205,6 +207,7 @@ inline void FakeMachine::furnish_platform() {
   put_folder(state + "/control", 0700, 990);
   put(state + "/control/control.db", "", S_IFREG | 0600, 990);
   put_folder(state + "/sandboxd", 0700, 991);
+  put_folder(state + "/netd", 0700, 992);
   put(state + "/sandboxd/accelerator.json",
       R"({"boot_id":"this-boot","kvm_works":true,"reason":"it booted"})", S_IFREG | 0600, 991);
   put(state + "/pool.img", "", S_IFREG | 0600);
@@ -229,11 +232,14 @@ inline void FakeMachine::furnish_platform() {
   put_folder(run + "/noded", 0751);
   put_folder(run + "/control", 02750, 990);
   put_folder(run + "/sandboxd", 0700, 991);
-  put(run + "/noded/noded.sock", "", S_IFSOCK | 0660);
+  put_folder(run + "/netd", 02750, 992);
+  put(run + "/noded/noded.sock", "", S_IFSOCK | 0666);
+  put(run + "/netd/netd.sock", "", S_IFSOCK | 0660, 992);
   put(run + "/control/node.sock", "", S_IFSOCK | 0660, 990);
   put_process(501, "space-noded", "/usr/lib/space/space-noded --run /run/space", 0, "/");
   put_process(502, "space-control", "/usr/lib/space/space-control --run /run/space", 990, "/");
   put_process(503, "space-sandboxd", "/usr/lib/space/space-sandboxd --run /run/space", 991, "/");
+  put_process(504, "space-netd", "/usr/lib/space/space-netd --run /run/space", 992, "/");
   put_link("/proc/502/fd/9", "socket:[777]");
   put_process(600, "qemu-system-x86", "qemu-system-x86_64 -M microvm", 200017,
               "/space/run+space/i0000000000000000000");

@@ -151,6 +151,8 @@ Section folder_section(const Machine& machine, const Installation& installation)
                         "space-control cannot open its database: the API does not start"),
        check_own_folder(machine, state + "/sandboxd", "space-sandboxd",
                         "space-sandboxd cannot open its journal: no sandbox is managed"),
+       check_own_folder(machine, state + "/netd", "space-netd",
+                        "space-netd cannot keep its policies: no sandbox has a network"),
        check_run_leftovers(machine, installation), check_run_modes(machine, installation),
        check_key_file(machine, installation)}};
 }

@@ -45,6 +45,20 @@ Finding check_btrfs(const Machine& machine) {
              "modprobe btrfs; if that fails, boot a kernel that has it (Debian's does)");
 }
 
+// Where a kernel tells what it has.
+Finding check_gateway_rules(const Machine& machine) {
+  const std::string folder = "/lib/modules/" + kernel_release(machine);
+  const std::string built_in = machine.text(folder + "/modules.builtin").value_or("");
+  if (built_in.empty() && machine.text(folder + "/modules.dep").value_or("").empty())
+    return good("gateway rules", "tried by space-noded at its start");
+  for (const char* module : {"nf_tables", "nft_tproxy", "nft_reject_inet"})
+    if (!loadable(machine, module) && built_in.find(std::string("/") + module + ".ko") == std::string::npos)
+      return bad("gateway rules", fmt::format("the kernel has no {}", module),
+                 "what a sandbox sends cannot be led to the network gateway: none can be started",
+                 "boot a kernel that has it (Debian's does)");
+  return good("gateway rules", "nf_tables with tproxy and reject");
+}
+
 bool is_device(const Machine& machine, const std::string& path, unsigned major, unsigned minor) {
   const auto file = machine.file(path);
   return file && S_ISCHR(file->mode) && file->major == major && file->minor == minor;
@@ -183,7 +197,8 @@ Section kernel_section(const Machine& machine, const Installation& installation)
                         "the disk pool is a file on a loop device: it cannot be mounted"),
            check_device(machine, "tun", "/dev/net/tun", 200, "tun",
                         "every sandbox has a tap device: none can be started"),
-           check_cgroups(machine), check_namespaces(machine), check_confinement(machine)}};
+           check_gateway_rules(machine), check_cgroups(machine), check_namespaces(machine),
+           check_confinement(machine)}};
 }
 
 }  // namespace space::cli::doctor

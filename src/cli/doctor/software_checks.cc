@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "cli/doctor/checks.h"
 #include "cli/doctor/facts.h"
@@ -73,7 +74,7 @@ Finding check_programs(const Machine& machine, const std::string& check,
 Finding check_installation(const Machine& machine) {
   const std::string folder = machine.own_folder();
   std::vector<std::string> missing;
-  for (const char* name : {"space-noded", "space-sandboxd", "space-control", "space-daemon"})
+  for (const char* name : {"space-noded", "space-netd", "space-sandboxd", "space-control", "space-daemon"})
     if (!executable(machine, folder + "/" + name)) missing.emplace_back(name);
   if (!missing.empty())
     return bad("installation",
@@ -89,17 +90,20 @@ Finding check_installation(const Machine& machine) {
 Finding check_users(const Machine& machine, const Installation& installation) {
   const auto control = account(machine, "space-control");
   const auto sandboxd = account(machine, "space-sandboxd");
-  if (control && sandboxd) {
-    if (control->uid == 0 || sandboxd->uid == 0 || control->uid == sandboxd->uid)
-      return bad(
-          "users",
-          fmt::format("space-control is uid {}, space-sandboxd is uid {}", control->uid, sandboxd->uid),
-          "the daemons are walls to each other only under two uids that are not root's",
-          "usermod --uid a free uid, then chown what lies in " + installation.directories.state);
-    return good("users", "space-control and space-sandboxd exist");
+  const auto netd = account(machine, "space-netd");
+  if (control && sandboxd && netd) {
+    const std::set<std::uint64_t> uids{0, control->uid, sandboxd->uid, netd->uid};
+    if (uids.size() != 4)
+      return bad("users",
+                 fmt::format("space-control is uid {}, space-sandboxd is uid {}, space-netd is uid {}",
+                             control->uid, sandboxd->uid, netd->uid),
+                 "the daemons are walls to each other only under uids of their own that are not root's",
+                 "usermod --uid a free uid, then chown what lies in " + installation.directories.state);
+    return good("users", "space-control, space-sandboxd and space-netd exist");
   }
-  const std::string name = control ? "space-sandboxd" : "space-control";
-  const auto folder = machine.file(installation.directories.state + (control ? "/sandboxd" : "/control"));
+  const std::string name = !control ? "space-control" : !sandboxd ? "space-sandboxd" : "space-netd";
+  const auto folder =
+      machine.file(installation.directories.state + name.substr(name.find('-')).replace(0, 1, "/"));
   if (!folder)
     return warning("users", "there is no user " + name, "SPACE was not started here yet",
                    "sudo space up -d makes it");
