@@ -333,6 +333,7 @@ TEST_F(RestTest, ADeletionDuringAHotResumeIsNotForgotten) {
   EXPECT_FALSE(deleted);
   noded_->vm(id)->silent = false;
   pump_until([&] { return resumed && deleted; });
+  ASSERT_TRUE(deleted);
   ASSERT_TRUE(*deleted) << deleted->error().message;
   EXPECT_EQ((*deleted)->status, 200);
   expect_nothing_left();
