@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/ids.h"
+#include "sandboxd/fake_netd.h"
 #include "sandboxd/fake_noded.h"
 
 namespace space {
@@ -21,9 +22,13 @@ class KsmTest : public testing::Test {
     folder_ = ::mkdtemp(pattern);
     std::filesystem::create_directory(folder_ + "/vm");
     noded_.emplace(loop_.get_executor(), folder_ + "/noded.sock");
+    netd_.emplace(loop_.get_executor(), folder_ + "/netd.sock");
     noded_->templates.insert(digest_);
+    gateway_.emplace(loop_.get_executor(), folder_ + "/netd.sock");
+    spawn(loop_.get_executor(), "gateway", gateway_->run([](const std::string&) { return true; }));
   }
   ~KsmTest() override {
+    netd_.reset();
     noded_.reset();
     std::filesystem::remove_all(folder_);
   }
@@ -39,8 +44,9 @@ class KsmTest : public testing::Test {
     SandboxLogs logs(loop_.get_executor());
     NodedClient client(loop_.get_executor(), folder_ + "/noded.sock");
     Templates templates(client);
-    Manager manager({loop_.get_executor(), client, folder_ + "/vm", 0, nullptr, "tcg", "kvm"}, journal,
-                    events, logs, templates, {}, {.memory_mib = 1'000'000}, {}, KsmSwitch(ksm_file()));
+    Manager manager({loop_.get_executor(), client, *gateway_, folder_ + "/vm", 0, nullptr, "tcg", "kvm"},
+                    journal, events, logs, templates, {}, {.memory_mib = 1'000'000}, {},
+                    KsmSwitch(ksm_file()));
     CreateRequest request{
         .id = id, .generation = 1, .template_digest = digest_, .shape = {}, .team = "a", .guest_init = {}};
     const auto created = run(manager.create(std::move(request), MachineAccelerator::tcg));
@@ -65,6 +71,8 @@ class KsmTest : public testing::Test {
   std::string folder_;
   boost::asio::io_context loop_;
   std::optional<FakeNoded> noded_;
+  std::optional<FakeNetd> netd_;
+  std::optional<NetdClient> gateway_;
 };
 
 TEST_F(KsmTest, WhileItMergesNoVmIsStarted) {
