@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "net/h2_ping.h"
+
 namespace space {
 namespace {
 
@@ -32,20 +34,6 @@ std::vector<nghttp2_nv> to_nv(const H2Engine::Headers& headers) {
 std::string goaway_reason(const nghttp2_goaway& goaway) {
   const auto words = text(goaway.opaque_data, std::min(goaway.opaque_data_len, reason_bytes_max));
   return fmt::format("{}{}{}", nghttp2_http2_strerror(goaway.error_code), words.empty() ? "" : ": ", words);
-}
-
-// As ping() wrote it; of a peer's own ping, anything.
-std::uint64_t ping_number(const std::uint8_t* payload) {
-  std::uint64_t number = 0;
-  std::memcpy(&number, payload, sizeof number);
-  return number;
-}
-
-// Of a PING, as it goes out: nghttp2 tells of a frame that was sent only when it is asked for the next.
-std::optional<std::uint64_t> ping_in(std::span<const std::uint8_t> frame) {
-  constexpr std::size_t head = 9;
-  if (frame.size() != head + 8 || frame[3] != NGHTTP2_PING || (frame[4] & NGHTTP2_FLAG_ACK) != 0) return {};
-  return ping_number(frame.data() + head);
 }
 
 Error broken(std::string_view how) {
