@@ -195,7 +195,7 @@ Task<void> serve_session(StreamPtr stream, GatewayRpc& rpc) {
   const auto session = H2Session::server(
       std::move(stream), {.call = [&rpc](CallRequest request) { return rpc.call(std::move(request)); }});
   const Error ended = co_await session->run();
-  log::info("session ended", {log::Field(ended)});
+  log::debug("session ended", {log::Field(ended)});
 }
 
 }  // namespace
