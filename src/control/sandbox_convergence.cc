@@ -132,7 +132,7 @@ void SandboxService::tell_what_differs(const LivePtr& live, const NodeReport& re
 // A change that got lost on its way back: nobody was told that it is in force.
 void SandboxService::tell_lost_egress(const LivePtr& live, const NodeReport& report) {
   if (report.egress_generation && *report.egress_generation != live->row.egress.generation)
-    spawn(executor_, "tell egress policy", tell_egress(live));
+    spawn(executor_, "tell egress policy", tell_egress(live, live->row.egress.generation));
 }
 
 // One sandbox as the node has it against our row of it.
@@ -192,9 +192,14 @@ Task<void> SandboxService::refresh(std::string id) {
   if (found == live_.end() || !node) co_return;
   const LivePtr live = found->second;
   const std::uint64_t before = live->moves;
+  const std::int64_t egress_before = live->row.egress.generation;
   const auto object = co_await node->call("sandbox/get", {{"id", id}}, Deadline::after(node_list_patience));
   if (!object || live->over || live->moving || live->moves != before) co_return;
-  if (auto report = read_report(*object)) co_await compare(*std::move(report));
+  auto report = read_report(*object);
+  if (!report) co_return;
+  if (live->egress_changing || live->row.egress.generation != egress_before)
+    report->egress_generation.reset();
+  co_await compare(*std::move(report));
 }
 
 // An end is an end. Any other news may be older than what we did since, and is looked up; of a failure, also

@@ -61,7 +61,7 @@ Task<void> SandboxService::run_egress_change(LivePtr live, store::EgressChange c
   live->egress_changing = false;
   const auto& result = *run->result;
   if (!result && leaves_doubt(result.error()) && !live->over)
-    spawn(executor_, "tell egress policy", tell_egress(live));
+    spawn(executor_, "tell egress policy", tell_egress(live, live->row.egress.generation));
   live->changed.notify_all();
   run->done.notify_all();
 }
@@ -90,8 +90,10 @@ Task<Result<EgressChanged>> SandboxService::change_egress(std::string team, std:
 }
 
 // The row's policy, which is what clients were told. Unheard, the next reconcile repeats it.
-Task<void> SandboxService::tell_egress(LivePtr live) {
-  if (live->egress_changing || live->over || is_deletion(live->row.wanted)) co_return;
+Task<void> SandboxService::tell_egress(LivePtr live, std::int64_t generation) {
+  if (live->egress_changing || live->row.egress.generation != generation || live->over ||
+      is_deletion(live->row.wanted))
+    co_return;
   live->egress_changing = true;
   const auto told = co_await carry_out_egress(
       live, {live->row.egress, live->row.options.allow_internet_access, live->row.options.network});

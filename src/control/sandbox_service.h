@@ -214,7 +214,8 @@ class SandboxService final : public NodeObserver {
   struct EgressRun;
   Task<void> run_egress_change(LivePtr live, store::EgressChange change, std::shared_ptr<EgressRun> run);
   Task<Result<EgressChanged>> carry_out_egress(LivePtr live, store::EgressChange change);
-  Task<void> tell_egress(LivePtr live);
+  // Of `generation`; nothing happens once the row has another.
+  Task<void> tell_egress(LivePtr live, std::int64_t generation);
   store::Sandbox new_row(const store::Team& team, const CreateRequest& request) const;
   // A snapshot template, or one of the operator's templates.
   Task<Result<std::optional<Source>>> find_source(store::Team team, TemplateKey key, bool snapshot);
