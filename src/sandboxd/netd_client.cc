@@ -58,7 +58,8 @@ Task<void> NetdClient::run(std::function<bool(const std::string& id)> is_known) 
 
 // Everything anew: it may be another process than before.
 Task<void> NetdClient::settle(std::function<bool(const std::string& id)> is_known) {
-  for (const auto& [id, attached] : attached_) spawn(executor_, "attach again", tell_again(id));
+  for (const auto& [id, attached] : attached_)
+    if (!attached.telling) spawn(executor_, "attach again", tell_again(id));
   const auto listed = co_await call("list", {}, Deadline::after(tell_limit));
   if (!listed) co_return;
   const auto sandboxes = array_member(*listed, "sandboxes");
@@ -103,14 +104,18 @@ Task<Result<void>> NetdClient::tell(std::string id, Deadline deadline) {
     const auto entry = attached_.find(id);
     return entry != attached_.end() && entry->second.attempt == attempt;
   };
+  found->second.telling = true;
   const auto told = co_await call_while("attach", attach_body(id, found->second.egress), deadline, current);
-  if (current()) attached_[id].failure = told ? std::string() : told.error().message;
+  if (current()) {
+    attached_[id].telling = false;
+    attached_[id].failure = told ? std::string() : told.error().message;
+  }
   if (!told) co_return std::unexpected(told.error());
   co_return Result<void>();
 }
 
 Task<Result<void>> NetdClient::attach(std::string id, Egress egress, Deadline deadline) {
-  attached_[id] = {std::move(egress), 0, ""};
+  attached_[id] = {.egress = std::move(egress)};
   return tell(std::move(id), deadline);
 }
 

@@ -56,6 +56,7 @@ class NetdClient {
   struct Attached {
     Egress egress;
     std::uint64_t attempt = 0;  // of telling the gateway; an older one counts for nothing
+    bool telling = false;       // it is under way, and goes on with the next gateway by itself
     std::string failure;        // of the last
   };
   Task<Result<JsonObject>> call_while(std::string name, JsonObject body, Deadline deadline,

@@ -118,6 +118,8 @@ TEST_F(JournalTest, KeepsRecordsAcrossAReopen) {
     a.wanted = Wanted::deleted;
     a.reason = "because";
     a.started_at = Wall(Millis(1234));
+    a.egress = R"({"mode":"allow_all"})";
+    a.egress_generation = 7;
     ASSERT_TRUE(journal->update(a));
     ASSERT_TRUE(journal->insert(record("b")));
     ASSERT_TRUE(journal->erase("b"));
@@ -131,6 +133,8 @@ TEST_F(JournalTest, KeepsRecordsAcrossAReopen) {
   ASSERT_TRUE(records);
   ASSERT_EQ(records->size(), 1u);
   const SandboxRecord& a = records->front();
+  EXPECT_EQ(a.egress, R"({"mode":"allow_all"})");
+  EXPECT_EQ(a.egress_generation, 7);
   EXPECT_EQ(a.generation, 3);
   EXPECT_EQ(a.shape, (Shape{2, 1024, 8192}));
   EXPECT_EQ(a.team, "a team");
@@ -160,8 +164,8 @@ void back_to_fourth_schema(Sqlite& db) {
   for (const char* column : {"kind", "cause", "name", "pinned", "published", "team", "template", "vcpus",
                              "memory_mib", "disk_mib"})
     ASSERT_TRUE(db.execute(fmt::format("ALTER TABLE snapshots DROP COLUMN {}", column)));
-  for (const char* column :
-       {"head", "undo", "disk_from_head", "origin", "origin_number", "schedule", "recovery", "recovered"})
+  for (const char* column : {"head", "undo", "disk_from_head", "origin", "origin_number", "schedule",
+                             "recovery", "recovered", "egress", "egress_generation"})
     ASSERT_TRUE(db.execute(fmt::format("ALTER TABLE sandboxes DROP COLUMN {}", column)));
   ASSERT_TRUE(
       db.execute("ALTER TABLE snapshots ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;"
@@ -176,6 +180,27 @@ void drop_fourth_schema(Sqlite& db) {
                              "counter", "idle_pause_s", "hot_keep_s"})
     ASSERT_TRUE(db.execute(fmt::format("ALTER TABLE sandboxes DROP COLUMN {}", column)));
   ASSERT_TRUE(db.execute("DROP TABLE snapshots; DROP TABLE template_checkpoints"));
+}
+
+TEST_F(JournalTest, ASandboxFromBeforeTheGatewayReachesNothing) {
+  {
+    auto journal = Journal::open(folder_ + "/j");
+    SandboxRecord a = record("a");
+    a.egress = R"({"mode":"allow_all"})";
+    a.egress_generation = 7;
+    ASSERT_TRUE(journal->insert(a));
+    EXPECT_EQ(journal->sandboxes()->at(0).egress_generation, 7);
+    auto old = Sqlite::open(folder_ + "/j");
+    for (const char* column : {"egress", "egress_generation"})
+      ASSERT_TRUE(old->execute(fmt::format("ALTER TABLE sandboxes DROP COLUMN {}", column)));
+    ASSERT_TRUE(old->set_schema_version(5));
+  }
+  auto journal = Journal::open(folder_ + "/j");
+  ASSERT_TRUE(journal);
+  const SandboxRecord a = journal->sandboxes()->at(0);
+  EXPECT_EQ(a.egress, R"({"mode":"deny_all"})");
+  EXPECT_EQ(a.egress_generation, 0);
+  EXPECT_EQ(a.recovery, RecoveryPolicy::disk) << "the rest is as it was";
 }
 
 TEST_F(JournalTest, ASandboxFromBeforeSnapshotsRunsAndHasNone) {
