@@ -120,7 +120,9 @@ Result<JsonObject> parse_egress_test(std::string_view text) {
     return fail(Code::invalid_argument, "'{}' is longer than {} bytes", url ? "url" : "host", url_bytes_max);
   if (url) return JsonObject{{"url", *url}};
   SPACE_TRY(const auto port, require_int(body, "port", 1, 65535));
-  return JsonObject{{"host", *host}, {"port", port}};
+  // The node takes an address of IPv6 as URLs have it.
+  const bool bare = host->contains(':') && !host->starts_with('[');
+  return JsonObject{{"host", bare ? fmt::format("[{}]", *host) : *host}, {"port", port}};
 }
 
 Result<JsonObject> parse_egress_log_query(std::string_view text) {

@@ -140,6 +140,9 @@ TEST(EgressTest, AUrlOrAHostAndAPort) {
             R"({"url":"https://a.example/x"})");
   EXPECT_EQ(to_text(*parse_egress_test(R"({"host":"a.example","port":22})")),
             R"({"host":"a.example","port":22})");
+  EXPECT_EQ(to_text(*parse_egress_test(R"({"host":"2001:db8::1","port":22})")),
+            R"({"host":"[2001:db8::1]","port":22})");
+  EXPECT_EQ(to_text(*parse_egress_test(R"({"host":"[::1]","port":22})")), R"({"host":"[::1]","port":22})");
   for (const char* wrong :
        {"", "{}", R"({"url":"x","host":"y"})", R"({"host":"a"})", R"({"host":"a","port":0})"})
     EXPECT_FALSE(parse_egress_test(wrong)) << wrong;
