@@ -66,6 +66,13 @@ TEST_F(DiskSnapshotTest, WithoutTheGuestsWordItIsMarked) {
     EXPECT_EQ(answer.body.at("quiesced"), quiesced);
     EXPECT_FALSE(noded_->vm(id)->disk_frozen);
     EXPECT_EQ(noded_->vm(id)->calls.back(), "thaw_disk");
+    const auto* made = noded_->snapshots.finished(id, 1);
+    ASSERT_NE(made, nullptr);
+    std::string manifest(4096, '\0');
+    manifest.resize(static_cast<std::size_t>(
+        std::max<ssize_t>(::pread(made->manifest.get(), manifest.data(), manifest.size(), 0), 0)));
+    const char* says = quiesced ? R"("quiesced":true)" : R"("quiesced":false)";
+    EXPECT_NE(manifest.find(says), std::string::npos) << manifest;
     // Others begin from a whole one only.
     JsonObject for_others = of_disk;
     for_others["cause"] = "fork";
@@ -136,7 +143,7 @@ TEST_F(DiskSnapshotTest, WhateverFailsNothingIsLeftAndNothingIsHeld) {
 }
 
 TEST_F(DiskSnapshotTest, KilledBetweenAnyTwoSteps) {
-  for (const char* point : {"disk-frozen", "disk-copied", "disk-finish", "snapshot-taken"}) {
+  for (const char* point : {"disk-frozen", "disk-copied", "disk-finish", "disk-finished", "snapshot-taken"}) {
     SCOPED_TRACE(point);
     const std::string id = created();
     const auto vm = noded_->vm(id);
