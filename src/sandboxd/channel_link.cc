@@ -48,6 +48,7 @@ std::shared_ptr<H2Session> ChannelLink::session() const {
 
 Task<Result<void>> ChannelLink::connect(Deadline deadline) {
   const auto self = shared_from_this();
+  SPACE_CO_TRY(epoch_ahead_, hooks_.next_epoch());  // it is written down: now nobody waits for that
   SPACE_CO_TRY(ahead_, co_await connect_unix(socket_path_, deadline.at_most(connect_limit)));
   co_return Result<void>();
 }
@@ -71,7 +72,8 @@ Task<Result<void>> ChannelLink::attach(Deadline deadline, EarlierHost earlier) {
 }
 
 Task<Result<StreamPtr>> ChannelLink::synchronise(Deadline deadline, EarlierHost earlier) {
-  SPACE_CO_TRY(const std::uint64_t epoch, hooks_.next_epoch());
+  const auto ahead = std::exchange(epoch_ahead_, std::nullopt);
+  SPACE_CO_TRY(const std::uint64_t epoch, ahead ? Result<std::uint64_t>(*ahead) : hooks_.next_epoch());
   if (earlier == EarlierHost::gone || earlier == EarlierHost::cut)
     co_return co_await hang_up_and_synchronise(
         epoch, deadline, earlier == EarlierHost::gone ? notices_hang_up : notices_hang_up_first);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -77,7 +78,8 @@ class ChannelLink : public std::enable_shared_from_this<ChannelLink> {
   std::string socket_path_;
   Hooks hooks_;
   Pace pace_;
-  StreamPtr ahead_;  // connected already, for the next attach
+  StreamPtr ahead_;  // connected already, for the next attach, and its number
+  std::optional<std::uint64_t> epoch_ahead_;
   std::shared_ptr<H2Session> session_;
   Event wake_;
   Event attached_;
