@@ -55,6 +55,11 @@ std::vector<Row> kernel_rows() {
        [](auto& m, auto&) { m.replace("/var/lib/space/sandboxd/accelerator.json", "true", "false"); }},
       {"no btrfs", "btrfs", broken, "no btrfs",
        [](auto& m, auto&) { m.content("/proc/filesystems") = "nodev\tproc\n\text4\n"; }},
+      {"no rules for the gateway", "gateway rules", broken, "no nft_tproxy",
+       [](auto& m, auto&) {
+         m.put("/lib/modules/6.1.0-28-amd64/modules.builtin",
+               "kernel/net/netfilter/nf_tables.ko\nkernel/net/netfilter/nft_reject_inet.ko\n");
+       }},
       {"no loop devices", "loop devices", broken, "missing",
        [](auto& m, auto&) { m.remove("/dev/loop-control"); }},
       {"no tun", "tun", broken, "missing", [](auto& m, auto&) { m.remove("/dev/net/tun"); }},
@@ -238,7 +243,7 @@ std::vector<Row> folder_rows() {
          i.directories.run = "/run/" + std::string(60, 'x');
          m.locks.clear();
          m.locks.insert(i.directories.run + "/up.lock");
-         for (int pid : {501, 502, 503})
+         for (int pid : {501, 502, 503, 504})
            m.content("/proc/" + std::to_string(pid) + "/cmdline") += '\0' + i.directories.run;
          m.put(i.directories.run + "/noded/noded.sock", "", S_IFSOCK | 0660);
          m.put(i.directories.run + "/control/node.sock", "", S_IFSOCK | 0660);
@@ -255,6 +260,8 @@ std::vector<Row> folder_rows() {
        [=](auto& m, auto&) { m.facts(state + "/control/control.db").uid = 0; }},
       {"journal folder open", "space-sandboxd files", broken, "755",
        [=](auto& m, auto&) { m.facts(state + "/sandboxd").mode = S_IFDIR | 0755; }},
+      {"policies open", "space-netd files", broken, "755",
+       [=](auto& m, auto&) { m.facts(state + "/netd").mode = S_IFDIR | 0755; }},
       {"run folder from before the boot", "run folder", warn, "before the last boot",
        [=](auto& m, auto&) {
          m.facts(run + "/up.lock").modified_s = m.now - 10 * 86400;
@@ -399,7 +406,7 @@ TEST(Doctor, AMachineBeforeTheFirstUpHasWarningsAndOneThingToDo) {
 TEST(Doctor, SandboxesLeftWithoutThePlatformAreCounted) {
   FakeMachine machine;
   machine.locks.clear();
-  for (int pid : {501, 502, 503}) machine.remove("/proc/" + std::to_string(pid));
+  for (int pid : {501, 502, 503, 504}) machine.remove("/proc/" + std::to_string(pid));
   machine.content("/proc/net/tcp").clear();
   EXPECT_THAT(names_of(not_good(examine(machine, installation()))),
               HasSubstr("1 sandboxes run without the platform"));
@@ -409,7 +416,9 @@ TEST(Doctor, AModuleThatCanBeLoadedIsAsGoodAsOneThatIs) {
   FakeMachine machine;
   machine.content("/proc/filesystems") = "\text4\n";
   machine.put("/lib/modules/6.1.0-28-amd64/modules.dep",
-              "kernel/fs/btrfs/btrfs.ko: kernel/lib/raid6_pq.ko\n");
+              "kernel/fs/btrfs/btrfs.ko: kernel/lib/raid6_pq.ko\n"
+              "kernel/net/netfilter/nf_tables.ko:\nkernel/net/netfilter/nft_tproxy.ko:\n");
+  machine.put("/lib/modules/6.1.0-28-amd64/modules.builtin", "kernel/net/netfilter/nft_reject_inet.ko\n");
   EXPECT_EQ(names_of(not_good(examine(machine, installation()))), "");
 }
 
