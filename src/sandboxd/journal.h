@@ -58,7 +58,7 @@ struct SandboxRecord {
   std::optional<SnapshotId> origin;  // it began as this; never changes
   std::optional<SnapshotSchedule> schedule;
   RecoveryPolicy recovery = RecoveryPolicy::disk;
-  std::optional<RecoveryNote> recovered;  // the last time
+  std::optional<RecoveryNote> recovered;          // the last time
   std::string egress = R"({"mode":"deny_all"})";  // JSON of core/egress_policy.h
   std::int64_t egress_generation = 0;
 };

@@ -280,7 +280,7 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   bool vmm_leftovers_ = false;
   bool maybe_unfinished_ = false;  // a snapshot that nobody finished may be there
   bool changing_egress_ = false;
-  bool closing_ = false;           // kept for the next start of the node: nothing wakes it before
+  bool closing_ = false;  // kept for the next start of the node: nothing wakes it before
   bool metered_ = false;
   bool quiesced_ = false;  // how it was paused
   std::vector<SnapshotRecord> snapshots_;
