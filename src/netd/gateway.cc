@@ -87,15 +87,15 @@ EgressVerdict verdict_of(const EgressMatcher& matcher, const TestQuestion& quest
 // As a flow would fare, but nothing is dialled.
 Task<TestAnswer> test_on(std::shared_ptr<SandboxGate> gate, TestQuestion question) {
   const auto matcher = gate->matcher();
-  TestAnswer answer{verdict_of(*matcher, question), {}, gate->generation()};
+  TestAnswer answer{{}, {}, gate->generation()};
+  if (question.host.address) {  // what is closed to all goes first, as right after accept
+    answer.verdict = matcher->dialable(*gate->loop().platform, *question.host.address, question.port);
+    if (!answer.verdict.allowed) co_return answer;
+  }
+  answer.verdict = verdict_of(*matcher, question);
   if (!answer.verdict.allowed) co_return answer;
   if (question.host.address) {
-    auto dialable = matcher->dialable(*gate->loop().platform, *question.host.address, question.port);
-    if (!dialable.allowed) {
-      answer.verdict = std::move(dialable);
-    } else {
-      answer.addresses.push_back(question.host.address->text());
-    }
+    answer.addresses.push_back(question.host.address->text());
     co_return answer;
   }
   const auto found =
