@@ -71,7 +71,7 @@ EgressReason resolve_failure(Code code) {
 FlowDecision decide(const EgressMatcher& matcher, const Destination& to, const FlowQuestion& question) {
   if (const auto* tls = std::get_if<TlsQuestion>(&question)) return decide_tls(matcher, to, tls->name);
   if (const auto* nameless = std::get_if<NamelessQuestion>(&question))
-    return decide_nameless(matcher, to, nameless->reason);
+    return decide_nameless(matcher, to, nameless->reason, nameless->spoken);
   if (const auto* request = std::get_if<RequestQuestion>(&question))
     return decide_http(matcher, to, *request);
   return decide_tcp(matcher, to);

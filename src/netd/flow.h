@@ -27,6 +27,8 @@ struct TlsQuestion {
 };
 struct NamelessQuestion {
   EgressReason reason;
+  // tls once a whole hello was read: a rule may be for that alone.
+  EgressProtocol spoken = EgressProtocol::tcp;
 };
 using FlowQuestion = std::variant<TcpQuestion, TlsQuestion, NamelessQuestion, RequestQuestion>;
 FlowDecision decide(const EgressMatcher& matcher, const Destination& to, const FlowQuestion& question);

@@ -67,8 +67,9 @@ FlowDecision decide_tls(const EgressMatcher& matcher, const Destination& to, con
                       matcher.address(to.address, to.port, EgressProtocol::tls));
 }
 
-FlowDecision decide_nameless(const EgressMatcher& matcher, const Destination& to, EgressReason reason) {
-  FlowDecision decision = decide_by_destination(matcher, to, EgressProtocol::any, false);
+FlowDecision decide_nameless(const EgressMatcher& matcher, const Destination& to, EgressReason reason,
+                             EgressProtocol spoken) {
+  FlowDecision decision = decide_by_destination(matcher, to, spoken, false);
   if (to.synthetic || (!decision.verdict.allowed && decision.verdict.reason != EgressReason::deny_rule))
     decision.verdict = refuse(reason, std::move(decision.verdict.rule));
   return decision;

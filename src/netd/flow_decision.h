@@ -27,8 +27,9 @@ struct FlowDecision {
 
 // A flow that names its server (TLS).
 FlowDecision decide_tls(const EgressMatcher& matcher, const Destination& to, const std::string& name);
-// One that should but does not: `reason` is why there is no name.
-FlowDecision decide_nameless(const EgressMatcher& matcher, const Destination& to, EgressReason reason);
+// One that should but does not: `reason` is why there is no name, `spoken` what it is all the same.
+FlowDecision decide_nameless(const EgressMatcher& matcher, const Destination& to, EgressReason reason,
+                             EgressProtocol spoken = EgressProtocol::tls);
 // One of which nothing is read.
 FlowDecision decide_tcp(const EgressMatcher& matcher, const Destination& to);
 

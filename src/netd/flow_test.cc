@@ -189,6 +189,19 @@ TEST_F(FlowTest, an_address_rule_needs_no_name) {
   });
 }
 
+TEST_F(FlowTest, an_address_rule_for_tls_is_for_tls_alone) {
+  run([&]() -> Task<void> {
+    TestServer& server = serve(Kind::echo);
+    route("45.0.2.10", 443, server);
+    co_await open(R"({"mode":"restricted","allow":["45.0.2.10 tls"]})");
+    const std::string nameless = client_hello({});
+    EXPECT_EQ(co_await ask("45.0.2.10", 443, nameless), nameless);
+    EXPECT_TRUE(reset(co_await ask("45.0.2.10", 443, "no TLS")));
+    EXPECT_EQ(last_reason(), "deny_protocol");
+    EXPECT_EQ(server.connections(), 1U);
+  });
+}
+
 TEST_F(FlowTest, destinations_that_fail_say_so) {
   run([&]() -> Task<void> {
     zone_->address("down.example.com", "45.0.2.11");
@@ -267,7 +280,7 @@ TEST_F(FlowTest, a_tighter_policy_closes_what_it_forbids_before_it_answers) {
     EXPECT_EQ(co_await read_until(*kept, "more"), "more");
     co_await half->write(as_bytes(other));
     co_await half->finish();
-    EXPECT_EQ(co_await read_text(*half), alert_internal_error);  // by the policy of now
+    EXPECT_EQ(co_await read_text(*half), alert_access_denied);  // by the policy of now
     EXPECT_EQ(co_await gate_->set_policy(matcher_of(R"({"mode":"deny_all"})"), 3), 1U);
     EXPECT_TRUE(reset(co_await read_text(*kept)));
   });

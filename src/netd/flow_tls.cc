@@ -52,9 +52,9 @@ FlowQuestion question_of(const Hello& hello) {
     return NamelessQuestion{hello.bytes.empty() ? EgressReason::deny_no_name : EgressReason::timeout};
   if (hello.reader.state() == State::not_tls) return NamelessQuestion{EgressReason::deny_protocol};
   if (hello.reader.state() == State::invalid) return NamelessQuestion{EgressReason::deny_bad_name};
-  if (!hello.reader.server_name()) return NamelessQuestion{EgressReason::deny_no_name};
+  if (!hello.reader.server_name()) return NamelessQuestion{EgressReason::deny_no_name, EgressProtocol::tls};
   auto name = wire_host_name(*hello.reader.server_name());
-  if (!name) return NamelessQuestion{EgressReason::deny_bad_name};
+  if (!name) return NamelessQuestion{EgressReason::deny_bad_name, EgressProtocol::tls};
   return TlsQuestion{*std::move(name)};
 }
 
