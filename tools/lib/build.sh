@@ -17,6 +17,7 @@ build() {
 
 configure() {
   local preset=$1
+  mkdir -p "$repo/build"
   [[ -d $repo/build/$preset ]] || say "configuring $preset"
   cmake --preset "$preset" >"$repo/build/.$preset.log" 2>&1 || {
     cat "$repo/build/.$preset.log" >&2
