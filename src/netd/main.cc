@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <cstdlib>
 #include <list>
 #include <thread>
@@ -115,6 +116,8 @@ Task<void> follow_addresses(HostAddresses& host, Gateway& gateway, std::vector<C
 struct Process {
   struct Loop {
     asio::io_context context{1};
+    // Only so that a loop has its descriptors from the start, not from its first sandbox.
+    asio::steady_timer opened{context};
     std::unique_ptr<LoopParts> parts;
   };
   FdBudget descriptors;
