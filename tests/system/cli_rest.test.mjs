@@ -164,7 +164,7 @@ test('down --keep-running and a killed supervisor leave the virtual machines alo
   up()
   assert.equal(output('exec', id, '--', 'echo', 'on'), 'on\n')
   process.kill(supervisor(), 'SIGKILL')
-  await until(() => ['space-noded', 'space-sandboxd', 'space-control'].every((name) => !daemon(name)), 'the daemons end')
+  await until(() => ['space-noded', 'space-netd', 'space-sandboxd', 'space-control'].every((name) => !daemon(name)), 'the daemons end')
   assert.equal(qemuOf(id).pid, machine)
   up()
   assert.equal(output('exec', id, '--', 'echo', 'on'), 'on\n')

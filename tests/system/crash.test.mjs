@@ -18,7 +18,7 @@ async function exitCodeAfter(pid, name) {
   return (await failure(handle.wait())).exitCode
 }
 
-for (const name of ['space-noded', 'space-sandboxd', 'space-control']) {
+for (const name of ['space-noded', 'space-netd', 'space-sandboxd', 'space-control']) {
   test(`kill -9 of ${name} under a running command: it runs on and its exit code arrives`, async () => {
     const witness = await startWitness(name)
     witness.wait().catch(() => {})
@@ -36,9 +36,9 @@ test('kill -9 of all daemons and their supervisor at once, up again: the command
   const witness = await startWitness('all')
   witness.wait().catch(() => {})
   const machine = qemuOf(sandbox.sandboxId).pid
-  const victims = [supervisor(), ...['space-noded', 'space-sandboxd', 'space-control'].map((name) => daemon(name).pid)]
+  const victims = [supervisor(), ...['space-noded', 'space-netd', 'space-sandboxd', 'space-control'].map((name) => daemon(name).pid)]
   for (const pid of victims) process.kill(pid, 'SIGKILL')
-  await until(() => ['space-noded', 'space-sandboxd', 'space-control'].every((name) => !daemon(name)), 'all are dead')
+  await until(() => ['space-noded', 'space-netd', 'space-sandboxd', 'space-control'].every((name) => !daemon(name)), 'all are dead')
   assert.ok(virtualMachines().some((p) => p.pid === machine), 'the virtual machine runs on without any daemon')
   up()
   assert.equal(await exitCodeAfter(witness.pid, 'all'), 7)
