@@ -49,8 +49,6 @@ void add_machine(Arguments& out, const MachineSpec& spec) {
           "dump-guest-core=off,suppress-vmdesc=on");
   // A saved device state has neither this section nor the description above, and a loader would ask for both.
   out.add("-global", "migration.send-configuration=off");
-  // A guest that goes on would tell a network it has not moved in that it has moved, five times.
-  out.add("-global", "migration.announce-rounds=0");
   out.add("-global", "virtio-mmio.force-legacy=false");  // virtio 1.0
   out.add("-nodefaults");
   out.add("-no-user-config");

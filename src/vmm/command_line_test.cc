@@ -34,8 +34,6 @@ microvm,acpi=on,isa-serial=on,rtc=on,pic=off,pit=off,memory-backend=ram0,mem-mer
 -global
 migration.send-configuration=off
 -global
-migration.announce-rounds=0
--global
 virtio-mmio.force-legacy=false
 -nodefaults
 -no-user-config
