@@ -22,6 +22,8 @@ namespace space::priv {
 namespace {
 
 constexpr std::uint32_t gateway_mark = 1, gateway_table = 100, gateway_priority = 100;
+// The same in every slot: a restored guest still knows its gateway by it.
+constexpr std::array<unsigned char, 6> gateway_mac{0x02, 0x53, 0x50, 0x41, 0x43, 0x01};
 constexpr std::array<unsigned char, 6> guest_mac{0x02, 0x53, 0x50, 0x41, 0x43, 0x45};
 
 struct Family {
@@ -139,6 +141,18 @@ Result<bool> bring_up(const Fd& socket, const char* device) {
   return true;
 }
 
+// False when it has it already; a new one takes the neighbours away.
+Result<bool> address_tap(const Fd& socket) {
+  ifreq request = request_for(slot_tap);
+  const bool known = ::ioctl(socket.get(), SIOCGIFHWADDR, &request) == 0;
+  if (known && std::memcmp(request.ifr_hwaddr.sa_data, gateway_mac.data(), gateway_mac.size()) == 0)
+    return false;
+  std::memcpy(request.ifr_hwaddr.sa_data, gateway_mac.data(), gateway_mac.size());
+  if (!known || ::ioctl(socket.get(), SIOCSIFHWADDR, &request) != 0)
+    return fail_errno(errno, "address the tap");
+  return true;
+}
+
 }  // namespace
 
 Result<Fd> attach_tap() {
@@ -173,10 +187,11 @@ Result<void> set_slot_switches() {
 Result<bool> complete_slot_network() {
   SPACE_TRY(const Fd socket, any_socket());
   SPACE_TRY(const bool lo_raised, bring_up(socket, "lo"));
+  SPACE_TRY(const bool tap_addressed, address_tap(socket));
   SPACE_TRY(const bool tap_raised, bring_up(socket, slot_tap));
   const Fd netlink(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
   if (!netlink) return fail_errno(errno, "open rtnetlink");
-  bool added = lo_raised || tap_raised;
+  bool added = lo_raised || tap_addressed || tap_raised;
   for (const Family& family : families) {
     SPACE_TRY(const bool some, complete(netlink, family, ::if_nametoindex(slot_tap), ::if_nametoindex("lo")));
     added = added || some;

@@ -188,6 +188,20 @@ TEST_F(SlotTest, EveryQuestionForANameEndsThereTooAndIsAnsweredFromWhereItWasSen
   }
 }
 
+// A guest that is restored in another slot still knows its gateway by the address of the one before.
+TEST_F(SlotTest, EverySlotIsTheSameGatewayToItsGuest) {
+  for (int slot = 0; slot < 2; ++slot) {
+    const std::string id = make_slot();
+    EXPECT_EQ(in_slot(id, "ip link show tap0 | grep -q 02:53:50:41:43:01"), 0);
+    EXPECT_EQ(in_slot(id, "ip link set tap0 address 02:00:00:00:00:77"), 0);
+    const Got repaired = check(id);
+    EXPECT_TRUE(repaired.done() && repaired.values[0] == 1) << "put right";
+    EXPECT_EQ(in_slot(id, "ip link show tap0 | grep -q 02:53:50:41:43:01"), 0);
+    EXPECT_EQ(in_slot(id, "ip neigh show dev tap0 | grep -q 'lladdr 02:53:50:41:43:45 PERMANENT'"), 0);
+    EXPECT_EQ(check(id).values[0], 0U);
+  }
+}
+
 TEST_F(SlotTest, EverythingElseIsRefusedAtOnce) {
   const std::string id = make_slot();
   const Guest guest(path_of_slot(id));
