@@ -245,8 +245,9 @@ std::vector<Row> folder_rows() {
          m.locks.insert(i.directories.run + "/up.lock");
          for (int pid : {501, 502, 503, 504})
            m.content("/proc/" + std::to_string(pid) + "/cmdline") += '\0' + i.directories.run;
-         m.put(i.directories.run + "/noded/noded.sock", "", S_IFSOCK | 0660);
+         m.put(i.directories.run + "/noded/noded.sock", "", S_IFSOCK | 0666);
          m.put(i.directories.run + "/control/node.sock", "", S_IFSOCK | 0660);
+         m.put(i.directories.run + "/netd/netd.sock", "", S_IFSOCK | 0660);
        }},
       {"state folder of another user", "state folder", broken, "uid 1000",
        [=](auto& m, auto&) { m.facts(state).uid = 1000; }},
@@ -330,7 +331,7 @@ std::vector<Row> daemon_rows() {
       {"socket missing", "sockets", broken, "missing",
        [](auto& m, auto&) { m.remove("/run/space/noded/noded.sock"); }},
       {"socket open to all", "sockets", broken, "666",
-       [](auto& m, auto&) { m.facts("/run/space/noded/noded.sock").mode = S_IFSOCK | 0666; }},
+       [](auto& m, auto&) { m.facts("/run/space/control/node.sock").mode = S_IFSOCK | 0666; }},
       {"socket closed to its group", "sockets", broken, "600",
        [](auto& m, auto&) { m.facts("/run/space/control/node.sock").mode = S_IFSOCK | 0600; }},
       {"port taken", "port", broken, "'python3' (process 700)",

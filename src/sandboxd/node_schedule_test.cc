@@ -57,9 +57,10 @@ TEST_F(ScheduleTest, TakesWhatChangedAndNothingElse) {
   // A call is a change.
   EXPECT_EQ(echo(id, "hello"), "hello");
   until_more_than(id, idle);
-  // Work that nobody called for is one as well, a clock's tick is none.
+  // The end of the call may come after that one and make one more.
   auto before = newest(id);
-  until_looked(id, 2);
+  for (until_looked(id, 2); newest(id) != before; until_looked(id, 2)) before = newest(id);
+  // Work that nobody called for is one as well, a clock's tick is none.
   noded_->vm(id)->activity = R"({"cpu_used_us":19000})";
   until_looked(id, 3);
   EXPECT_EQ(newest(id), before);
