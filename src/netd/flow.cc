@@ -53,6 +53,19 @@ std::string name_counts(const FlowDecision& decision, const Destination& to) {
   return decision.resolve || told ? decision.name : std::string();
 }
 
+// Of the addresses of a name the one that the guest chose comes first, then those of its family: who asks for
+// IPv6 gets it, and who spreads over addresses does.
+std::vector<IpAddress> by_choice_of_guest(const std::vector<IpAddress>& addresses, const IpAddress& chosen) {
+  const auto rank_of = [&](const IpAddress& address) {
+    return address == chosen ? 0 : address.is_v4() == chosen.is_v4() ? 1 : 2;
+  };
+  std::vector<IpAddress> ordered;
+  for (const int rank : {0, 1, 2})
+    std::ranges::copy_if(addresses, std::back_inserter(ordered),
+                         [&](const IpAddress& address) { return rank_of(address) == rank; });
+  return ordered;
+}
+
 }  // namespace
 
 EgressReason resolve_failure(Code code) {
@@ -141,7 +154,7 @@ Task<std::expected<void, FlowRefusal>> Flow::dial_decided(FlowDecision decision)
     auto found =
         co_await gate_->dns().dial_addresses(decision.name, to_.port, Deadline::after(resolve_limit));
     if (!found) co_return std::unexpected(FlowRefusal{refusal(resolve_failure(found.error().code), rule)});
-    addresses = *std::move(found);
+    addresses = by_choice_of_guest(*found, to_.address);
   } else if (auto verdict = matcher->dialable(*gate_->loop().platform, to_.address, to_.port, name);
              !verdict.allowed) {
     co_return std::unexpected(FlowRefusal{std::move(verdict)});
