@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using hostile::differences;
 using hostile::look_outside;
 
-constexpr std::uint32_t verb_last = static_cast<std::uint32_t>(Verb::disk_restore);
+constexpr std::uint32_t verb_last = static_cast<std::uint32_t>(Verb::slot_check);
 
 class NodedAttackTest : public NodedTest {
  protected:
@@ -55,7 +55,8 @@ class NodedAttackTest : public NodedTest {
     const Got launched = launch_started(victim_, *victim_listeners_);
     ASSERT_TRUE(launched.done()) << launched.message;
     scope_.processes = {noded_, static_cast<pid_t>(launched.values[0])};
-    scope_.own = {digest_, "/victim.log", victim_ + "/log"};  // the stand-in's output is its own
+    // The stand-in's output is its own; spare slots are taken and made anew, and belong to nobody.
+    scope_.own = {digest_, "/victim.log", victim_ + "/log", "/noded/netns/.spare-"};
     scope_.root = root_, scope_.state = state_, scope_.run = run_;
     before_ = look_outside(scope_);
   }
@@ -498,9 +499,9 @@ TEST_F(NodedAttackTest, EachDaemonHasItsVerbsAndNobodyElseAny) {
     }
     return count;
   };
-  EXPECT_EQ(as_uid(netd, admitted), 1) << "list";
+  EXPECT_EQ(as_uid(netd, admitted), 2) << "list and slot_open";
   EXPECT_EQ(as_uid(volumed, admitted), 3) << "pool_info, list and template_open";
-  EXPECT_EQ(as_uid(sandboxd, admitted), static_cast<int>(verb_last) - 2);
+  EXPECT_EQ(as_uid(sandboxd, admitted), static_cast<int>(verb_last) - 3) << "all others but slot_open";
   EXPECT_EQ(as_uid(sandboxd + 100, admitted), 0);
   EXPECT_EQ(as_uid(vm_uid_first, admitted), 0) << "a VM's user";
   EXPECT_EQ(stop_noded(SIGTERM), 0);
