@@ -122,9 +122,13 @@ TEST_F(EgressApiTest, WithoutANodeNothingChanges) {
 TEST_F(EgressApiTest, AChangeThatNobodyHeardOfIsTakenBack) {
   ASSERT_EQ(api("PUT", "", narrow).status, 200);
   plane.node().egress_hangs = true;
-  const auto lost = plane.begin_api("PUT", "/v1/sandboxes/" + id + "/egress", R"({"mode":"allow_all"})");
+  auto lost = plane.begin_api("PUT", "/v1/sandboxes/" + id + "/egress", R"({"mode":"allow_all"})");
   plane.run_until([&] { return plane.node().sandboxes.at(id).egress_generation == 3; });
   EXPECT_EQ(on_node(id), R"({"mode":"allow_all"})");
+  // It belongs to the loop that ends here.
+  lost->leave();
+  plane.run_until([&] { return lost->done(); });
+  lost.reset();
   plane.restart();
   plane.connect_node();
   plane.run_until([&] { return on_node(id) == narrow; });

@@ -56,6 +56,9 @@ TEST_F(DetachedWorkTest, WhatIsStuckKeepsNoOtherWaitingUntilTooManyAre) {
       if (!answer) co_await sleep_for(Millis(1));
     }
     EXPECT_EQ(answer, 8);
+    // Each one that was stuck comes back to this loop, which must not end before.
+    for (int i = 0; i < 10'000 && gate.use_count() > 1; ++i) co_await sleep_for(Millis(1));
+    EXPECT_EQ(gate.use_count(), 1);
   });
 }
 
