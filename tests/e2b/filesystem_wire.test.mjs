@@ -11,7 +11,8 @@ before(async () => {
 })
 after(async () => { await sandbox?.kill() })
 
-const run = async (command) => (await sandbox.commands.run(command)).stdout
+// Some of them make hundreds of thousands of calls, which takes a crowded machine minutes.
+const run = async (command) => (await sandbox.commands.run(command, { timeoutMs: 300_000 })).stdout
 const basic = (user) => ({ Authorization: `Basic ${Buffer.from(`${user}:`).toString('base64')}` })
 
 async function rpc(method, message, more = {}) {
