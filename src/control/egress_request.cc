@@ -1,8 +1,8 @@
 #include "control/egress_request.h"
 
 #include <algorithm>
-#include <charconv>
 
+#include "control/query_number.h"
 #include "net/http.h"
 
 namespace space::control {
@@ -12,15 +12,6 @@ constexpr std::size_t url_bytes_max = 2048;
 constexpr std::size_t policy_bytes_max = 900 * 1024;  // the calls to a node have 1 MiB
 constexpr std::int64_t log_limit_max = 1000;
 constexpr std::int64_t wait_seconds_max = 20;
-
-Result<std::int64_t> number(std::string_view name, std::string_view text, std::int64_t min,
-                            std::int64_t max) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < min || value > max)
-    return fail(Code::invalid_argument, "'{}' must be between {} and {}", name, min, max);
-  return value;
-}
 
 Result<JsonArray> list_member(const JsonObject& body, std::string_view key) {
   SPACE_TRY(const JsonArray* array, array_member(body, key));
@@ -129,11 +120,11 @@ Result<JsonObject> parse_egress_log_query(std::string_view text) {
   JsonObject request;
   for (const auto& [name, value] : http::parse_query(text)) {
     if (name == "after") {
-      SPACE_TRY(request["after"], number(name, value, 0, INT64_MAX));
+      SPACE_TRY(request["after"], query_number(name, value, 0, INT64_MAX));
     } else if (name == "limit") {
-      SPACE_TRY(request["limit"], number(name, value, 1, log_limit_max));
+      SPACE_TRY(request["limit"], query_number(name, value, 1, log_limit_max));
     } else if (name == "wait") {
-      SPACE_TRY(const auto seconds, number(name, value, 0, wait_seconds_max));
+      SPACE_TRY(const auto seconds, query_number(name, value, 0, wait_seconds_max));
       request["wait_ms"] = seconds * 1000;
     }
   }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "base/clock.h"
+#include "control/query_number.h"
 #include "net/http.h"
 
 namespace space::control {
@@ -13,15 +13,6 @@ namespace {
 constexpr std::int64_t time_ms_max = 8'640'000'000'000;  // in microseconds still exact in every JSON reader
 constexpr std::int64_t wait_ms_max = 20'000;
 constexpr std::size_t search_bytes_max = 256;
-
-Result<std::int64_t> number(std::string_view name, std::string_view text, std::int64_t min,
-                            std::int64_t max) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < min || value > max)
-    return fail(Code::invalid_argument, "'{}' must be between {} and {}", name, min, max);
-  return value;
-}
 
 // A line's own timestamp, as observation_json.h prints it.
 Result<std::int64_t> microseconds(std::string_view text) {
@@ -39,9 +30,9 @@ Result<std::int64_t> microseconds(std::string_view text) {
 Result<void> apply(std::string_view name, const std::string& value, LogRoute route, LogQuery& query) {
   constexpr std::array<std::string_view, 4> levels = {"debug", "info", "warn", "error"};
   if (name == "limit") {
-    SPACE_TRY(query.limit, number(name, value, 1, log_lines_max));
+    SPACE_TRY(query.limit, query_number(name, value, 1, log_lines_max));
   } else if (name == (route == LogRoute::v1 ? "start" : "cursor")) {
-    SPACE_TRY(query.from_ms, number(name, value, 0, time_ms_max));
+    SPACE_TRY(query.from_ms, query_number(name, value, 0, time_ms_max));
   } else if (route == LogRoute::v1) {
     return {};
   } else if (name == "direction") {
@@ -59,7 +50,7 @@ Result<void> apply(std::string_view name, const std::string& value, LogRoute rou
   } else if (name == "after") {
     SPACE_TRY(query.after_us, microseconds(value));
   } else if (name == "wait_ms") {
-    SPACE_TRY(query.wait_ms, number(name, value, 0, wait_ms_max));
+    SPACE_TRY(query.wait_ms, query_number(name, value, 0, wait_ms_max));
   }
   return {};
 }
